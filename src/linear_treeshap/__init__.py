@@ -1,0 +1,3 @@
+"""Linear TreeSHAP: exact Shapley values for decision trees, fast."""
+
+from __future__ import annotations
