@@ -1,0 +1,122 @@
+// How rows and chunks of trees become tasks. A task is a run of rows; where there are fewer of those
+// than threads, it is one chunk of trees for one run of rows, and the chunks' values are added up in
+// order afterwards, which gives the same bits.
+
+#include "engine.hpp"
+
+#include <algorithm>
+#include <cstdlib>
+#include <vector>
+
+namespace linear_treeshap {
+namespace {
+
+// Constants of up to this size are kept expanded: larger ones would not stay in any cache, and
+// making them again costs little against the rows of a task.
+constexpr std::size_t kMaxCachedBytes = std::size_t{32} << 20;
+
+// Rows of a task: enough to read a tree's constants from afar once and use them many times...
+constexpr std::size_t kTaskRows = 256;
+// ...more where the constants are made anew for every task...
+constexpr std::size_t kTaskRowsExpanding = 1024;
+// ...but never so many that x and φ leave the caches, or that nobody hears Ctrl-C for long.
+constexpr std::size_t kMaxTaskBytes = std::size_t{8} << 20;
+constexpr std::size_t kMaxTaskWork = 50'000'000;  // leaves · rows of a chunk: a tenth of a second
+
+// Below this many leaves · rows a thread costs more to start than it saves.
+constexpr std::size_t kWorkPerThread = 200'000;
+
+std::size_t round_to_blocks(std::size_t n_rows) {
+    return std::max<std::size_t>(1, n_rows / kBlockRows) * kBlockRows;
+}
+
+}  // namespace
+
+Engine::Engine(const EnsembleView& ensemble, const Kernel& kernel) : program_(compile(ensemble)), kernel_(kernel) {
+    if (program_.expansion_size * sizeof(double) > kMaxCachedBytes) return;
+    double* const constants = constants_.reserve(program_.expansion_size);
+    for (const auto& chunk : program_.chunks)
+        for (const auto& tree : chunk.trees) kernel_.expand(program_, chunk, tree, constants + tree.expansion_begin);
+}
+
+std::size_t Engine::rows_per_task(std::size_t n_rows, int n_threads) const {
+    const bool is_cached = constants_.data() != nullptr;
+    std::size_t bytes_per_row = 1, most_leaves = 1;
+    for (const auto& chunk : program_.chunks) {
+        bytes_per_row = std::max(bytes_per_row, 8 * (chunk.columns.size() + chunk.players.size() * static_cast<std::size_t>(chunk.n_outputs)));
+        most_leaves = std::max(most_leaves, chunk.n_leaves);
+    }
+    auto rows = is_cached ? kTaskRows : kTaskRowsExpanding;
+    rows = std::min({rows, kMaxTaskBytes / bytes_per_row, kMaxTaskWork / most_leaves});
+    // Some tasks per thread, so that the last one to finish does not keep the others waiting.
+    return round_to_blocks(std::min(rows, n_rows / (4 * static_cast<std::size_t>(n_threads))));
+}
+
+template <class Value>
+void Engine::explain(const RowsView& rows, std::span<Value> values, int n_threads, const Control::Poll& poll) const {
+    constexpr bool is_double = std::is_same_v<Value, double>;
+    const std::size_t row_values = static_cast<std::size_t>(program_.n_players) * static_cast<std::size_t>(program_.n_outputs);
+    const std::size_t n_chunks = program_.chunks.size();
+    if (rows.n_rows == 0 || n_chunks == 0) {
+        std::fill(values.begin(), values.end(), Value(0));
+        return;
+    }
+    const std::size_t work = program_.n_leaves * rows.n_rows;
+    n_threads = static_cast<int>(std::clamp<std::size_t>(work / kWorkPerThread, 1, static_cast<std::size_t>(n_threads)));
+    const std::size_t task_rows = rows_per_task(rows.n_rows, n_threads);
+    const std::size_t n_parts = (rows.n_rows + task_rows - 1) / task_rows;
+    const bool split_trees = n_parts < static_cast<std::size_t>(n_threads) && n_chunks > 1;
+    const std::size_t number_size = program_.is_float32 ? sizeof(float) : sizeof(double);
+    Control control(poll, work);
+
+    struct Part {
+        RowsView rows;
+        std::size_t first_value, n_values;
+    };
+    const auto part_at = [&](std::size_t i) {
+        const std::size_t first = i * task_rows, n = std::min(task_rows, rows.n_rows - first);
+        const auto* const data = static_cast<const std::byte*>(rows.data) + first * static_cast<std::size_t>(program_.n_columns) * number_size;
+        return Part{{data, n}, first * row_values, n * row_values};
+    };
+    const auto explain_chunk = [&](const Part& part, std::size_t c, double* to, bool is_caller) {
+        static thread_local Workspace workspace;
+        kernel_.explain(program_, program_.chunks[c], part.rows, constants_.data(), workspace, to);
+        return control.advance(program_.chunks[c].n_leaves * part.rows.n_rows, is_caller);
+    };
+
+    if (!split_trees) {
+        parallel_for(n_parts, n_threads, control, [&](std::size_t i, bool is_caller) {
+            const Part part = part_at(i);
+            Value* const to = values.data() + part.first_value;
+            std::vector<double> exact(is_double ? 0 : part.n_values);
+            double* sum;
+            if constexpr (is_double) {
+                sum = to;
+                std::fill_n(sum, part.n_values, 0.0);
+            } else {
+                sum = exact.data();
+            }
+            for (std::size_t c = 0; c < n_chunks; ++c)
+                if (!explain_chunk(part, c, sum, is_caller)) return;
+            if constexpr (!is_double) std::transform(exact.begin(), exact.end(), to, [](double v) { return static_cast<Value>(v); });
+        });
+        return;
+    }
+    // Few rows, many trees: every chunk writes values of its own.
+    const std::size_t n_values = rows.n_rows * row_values;
+    std::vector<double> by_chunk(n_chunks * n_values);
+    parallel_for(n_parts * n_chunks, n_threads, control, [&](std::size_t task, bool is_caller) {
+        const Part part = part_at(task / n_chunks);
+        explain_chunk(part, task % n_chunks, by_chunk.data() + (task % n_chunks) * n_values + part.first_value, is_caller);
+    });
+    for (std::size_t i = 0; i < n_values; ++i) {
+        double sum = 0.0;
+        for (std::size_t c = 0; c < n_chunks; ++c) sum += by_chunk[c * n_values + i];
+        values[i] = static_cast<Value>(sum);
+    }
+}
+
+template void Engine::explain(const RowsView&, std::span<double>, int, const Control::Poll&) const;
+template void Engine::explain(const RowsView&, std::span<float>, int, const Control::Poll&) const;
+
+}  // namespace linear_treeshap

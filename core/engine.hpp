@@ -1,0 +1,31 @@
+// A compiled model, ready to explain rows: the program, the kernel chosen for this machine, and, for
+// small models, every tree's constants kept expanded so that a single row is quick.
+#pragma once
+
+#include <span>
+
+#include "kernel.hpp"
+#include "parallel.hpp"
+
+namespace linear_treeshap {
+
+class Engine {
+  public:
+    Engine(const EnsembleView& ensemble, const Kernel& kernel);
+
+    // Writes values[row][player][output] of all rows.
+    template <class Value>
+    void explain(const RowsView& rows, std::span<Value> values, int n_threads, const Control::Poll& poll) const;
+
+    const Program& program() const { return program_; }
+    const Kernel& kernel() const { return kernel_; }
+
+  private:
+    std::size_t rows_per_task(std::size_t n_rows, int n_threads) const;
+
+    Program program_;
+    const Kernel& kernel_;
+    Buffer<double> constants_;
+};
+
+}  // namespace linear_treeshap

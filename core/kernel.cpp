@@ -1,0 +1,590 @@
+// The recurrence: Shapley values of a chunk of trees for many rows, rows in SIMD lanes.
+//
+//   descend   C_child[k] = C[k] · factor_k            (product over the players on the path)
+//   leaf      H[k] = C[k] · value                     ascend   H = H_left + H_right
+//   return    φ_player += Σ_k H[k] · difference_k     (over the edge just left)
+//
+// `factor` and `difference` depend on the row only through the state of the edge's player: already
+// unsatisfied above, unsatisfied here, or satisfied. With c_above and c the player's absent weights
+// above and including this edge, u_above = t + (1-t)·c_above and u = t + (1-t)·c:
+//
+//   state               factor            difference  ω·[(a-c)/u - (a_above-c_above)/u_above]
+//   unsatisfied above   w                 0
+//   unsatisfied here    (1-t)·c/u_above   -ω / ((1-t)·u_above)
+//   satisfied           u/u_above         ω·(c_above - c) / (u·u_above)
+//
+// The last column is simplified by hand, so nothing cancels; with no edge above, c_above = 1. All of
+// it is precomputed per edge and point (`expand`); the walk only selects and multiplies. A treelet
+// is walked at expansion, once for each state its rows can be in, and then looked up.
+
+#include "kernel.hpp"
+
+#include <algorithm>
+#include <array>
+#include <cstring>
+#include <vector>
+
+#include "simd.hpp"
+
+namespace linear_treeshap::LTS_ISA {
+namespace {
+
+// Vectors walked together: two hide each other's latencies and share every constant loaded.
+constexpr int kVectors = 2;
+
+#define LTS_INLINE [[gnu::always_inline]] inline
+
+std::size_t at(std::int32_t i) { return static_cast<std::size_t>(i); }
+
+// ---- constants ------------------------------------------------------------------------------------
+
+enum State { kUnsatisfiedAbove, kUnsatisfied, kSatisfied };
+
+struct EdgeConstants {
+    double factor[3];
+    double difference[3];
+};
+
+EdgeConstants edge_constants(const Split& split, int side, const Rule& rule, int k) {
+    const auto point = at(k);
+    const double t = rule.point[point], absent = rule.absent[point], weight = rule.weight[point];
+    const double w = split.ratio[side];
+    const double c = split.absent_above * w;
+    const double u_above = t + absent * split.absent_above;
+    const double u = t + absent * c;
+    return {{w, absent * c / u_above, u / u_above},
+            {0.0, -weight / (absent * u_above), weight * (split.absent_above * (1.0 - w)) / (u * u_above)}};
+}
+
+// Writes the constants of a tile in the order in which `walk` reads them.
+class Expander {
+  public:
+    Expander(const Tree& tree, const Rule& rule, const PointTile& tile, int n_outputs, double* out)
+        : tree_(tree),
+          rule_(rule),
+          first_(tile.first),
+          n_points_(tile.n_points),
+          n_outputs_(n_outputs),
+          scalars_(out + tile.scalars),
+          tables_(out + tile.tables) {}
+
+    void run() {
+        for (const auto& step : tree_.steps) write_scalars(step);
+        for (const auto& step : tree_.steps) {
+            if (step.kind == Step::Kind::descend) continue;
+            for (std::size_t side = 0; side < 2; ++side)
+                if (step.kind == Step::Kind::whole ? side == 0 : step.child[side] == Child::treelet)
+                    write_tables(tree_.treelets[at(step.target[side])]);
+        }
+    }
+
+  private:
+    void write_scalars(const Step& step) {
+        if (step.kind == Step::Kind::whole) return;
+        const auto& split = tree_.splits[at(step.split)];
+        if (step.kind == Step::Kind::descend) return write_factors(split, step.side);
+        for (int side = 0; side < 2; ++side) {
+            const auto child = step.child[at(side)];
+            if (child != Child::inner) write_factors(split, side);
+            if (child == Child::leaf) {
+                const double* value = &tree_.leaf_value[at(step.target[at(side)]) * at(n_outputs_)];
+                scalars_ = std::copy(value, value + n_outputs_, scalars_);
+            }
+            for (int k = 0; k < n_points_; ++k) {
+                const auto constants = edge_constants(split, side, rule_, first_ + k);
+                *scalars_++ = constants.difference[kUnsatisfied];
+                *scalars_++ = constants.difference[kSatisfied];
+            }
+        }
+    }
+
+    void write_factors(const Split& split, int side) {
+        for (int k = 0; k < n_points_; ++k) {
+            const auto constants = edge_constants(split, side, rule_, first_ + k);
+            *scalars_++ = constants.factor[kUnsatisfied];
+            *scalars_++ = constants.factor[kSatisfied];
+        }
+        if (split.above >= 0) *scalars_++ = split.ratio[side];
+    }
+
+    // The walk through a treelet with C = 1, for every state at once: lanes are states.
+    void write_tables(const Treelet& treelet) {
+        const int n_states = treelet.n_states();
+        std::array<std::array<std::array<State, 16>, 2>, kMaxTreeletBits> state;
+        for (int i = 0; i < treelet.n_splits; ++i)
+            for (int s = 0; s < n_states; ++s) {
+                const bool above = satisfied_above(treelet, i, s, state);
+                const bool left = ((s >> i) & 1) != 0;
+                state[at(i)][0][at(s)] = !above ? kUnsatisfiedAbove : left ? kSatisfied : kUnsatisfied;
+                state[at(i)][1][at(s)] = !above ? kUnsatisfiedAbove : left ? kUnsatisfied : kSatisfied;
+            }
+        const auto per_output = treelet_doubles(treelet, n_points_);
+        std::fill(tables_, tables_ + per_output * at(n_outputs_), 0.0);
+        for (int k = 0; k < n_points_; ++k) {
+            std::array<std::array<EdgeConstants, 2>, kMaxTreeletBits> edge;
+            for (int i = 0; i < treelet.n_splits; ++i)
+                for (int side = 0; side < 2; ++side)
+                    edge[at(i)][at(side)] = edge_constants(tree_.splits[at(treelet.split[at(i)])], side, rule_, first_ + k);
+            // C of every split, from the root down
+            std::array<std::array<double, 16>, kMaxTreeletBits> product;
+            product[0].fill(1.0);
+            for (int i = 0; i < treelet.n_splits; ++i)
+                for (int side = 0; side < 2; ++side) {
+                    const int child = position(treelet, tree_.splits[at(treelet.split[at(i)])].child[side]);
+                    if (child < 0) continue;
+                    for (int s = 0; s < n_states; ++s)
+                        product[at(child)][at(s)] = product[at(i)][at(s)] * edge[at(i)][at(side)].factor[state[at(i)][at(side)][at(s)]];
+                }
+            for (int output = 0; output < n_outputs_; ++output) {
+                double* const table = tables_ + per_output * at(output);
+                std::array<std::array<double, 16>, kMaxTreeletBits> sum{};  // H of every split
+                for (int i = treelet.n_splits - 1; i >= 0; --i) {
+                    const auto& split = tree_.splits[at(treelet.split[at(i)])];
+                    double* const phi = table + at((1 + player_position(treelet, split.player)) * n_points_ + k) * at(n_states);
+                    for (int side = 0; side < 2; ++side) {
+                        const auto& e = edge[at(i)][at(side)];
+                        const int child = position(treelet, split.child[side]);
+                        for (int s = 0; s < n_states; ++s) {
+                            const auto which = state[at(i)][at(side)][at(s)];
+                            const double h = child >= 0 ? sum[at(child)][at(s)]
+                                                        : product[at(i)][at(s)] * e.factor[which] *
+                                                              tree_.leaf_value[at(~split.child[side]) * at(n_outputs_) + at(output)];
+                            sum[at(i)][at(s)] += h;
+                            phi[s] += h * e.difference[which];
+                        }
+                    }
+                }
+                std::copy(sum[0].begin(), sum[0].begin() + n_states, table + k * n_states);
+            }
+        }
+        tables_ += per_output * at(n_outputs_);
+    }
+
+    template <class States>
+    bool satisfied_above(const Treelet& treelet, int i, int s, const States& state) const {
+        const auto above = tree_.splits[at(treelet.split[at(i)])].above;
+        if (above < 0) return true;
+        const int inside = position(treelet, above / 2);
+        if (inside >= 0) return state[at(inside)][at(above % 2)][at(s)] == kSatisfied;
+        const auto bit = std::find(treelet.bit.begin() + treelet.n_splits, treelet.bit.begin() + treelet.n_bits, above);
+        return ((s >> (bit - treelet.bit.begin())) & 1) != 0;
+    }
+
+    static int position(const Treelet& treelet, std::int32_t split) {
+        for (int i = 0; i < treelet.n_splits; ++i)
+            if (treelet.split[at(i)] == split) return i;
+        return -1;
+    }
+
+    static int player_position(const Treelet& treelet, std::int32_t player) {
+        return static_cast<int>(std::find(treelet.player.begin(), treelet.player.end(), player) - treelet.player.begin());
+    }
+
+    const Tree& tree_;
+    const Rule& rule_;
+    int first_, n_points_, n_outputs_;
+    double* scalars_;
+    double* tables_;
+};
+
+void expand_walk(const Program& program, const Chunk& chunk, const Tree& tree, double* out) {
+    const Rule& rule = program.rules.at(tree.n_points);
+    for (const auto& tile : tree.tiles) Expander(tree, rule, tile, chunk.n_outputs, out).run();
+}
+
+// ---- conditions -----------------------------------------------------------------------------------
+
+template <class Number>
+std::uint64_t in_set(const Number* x, const CategorySet& set, bool missing_left) {
+    std::uint64_t bits = 0;
+    for (int r = 0; r < kBlockRows; ++r) {
+        // Codes lie below 2^31; anything else, infinities included, is in no set.
+        const bool is_code = x[r] >= Number(0) && x[r] < Number(2147483648.0);
+        const bool left = x[r] != x[r] ? missing_left : is_code && set.contains(static_cast<std::int64_t>(x[r]));
+        bits |= static_cast<std::uint64_t>(left) << r;
+    }
+    return bits;
+}
+
+// Bit r: does row r of the block go left?
+template <class Number>
+LTS_INLINE std::uint64_t goes_left(const Program& program, const Split& split, const Number* x) {
+    const Number* column = x + at(split.feature) * kBlockRows;
+    if (split.category_set >= 0) [[unlikely]]
+        return in_set(column, program.category_sets[at(split.category_set)], split.missing_left);
+    return at_most(column, static_cast<Number>(split.threshold), split.missing_left);
+}
+
+// For every edge, which rows satisfy all conditions of its player down to it. Splits of a treelet
+// store their bare condition: the table knows the rest.
+LTS_INLINE void satisfy(const Split& split, std::size_t i, std::uint64_t left, std::uint64_t* satisfied) {
+    const std::uint64_t above = split.above < 0 || split.in_treelet ? ~std::uint64_t{0} : satisfied[split.above];
+    satisfied[2 * i] = left & above;
+    satisfied[2 * i + 1] = ~left & above;
+}
+
+// ---- the walk -------------------------------------------------------------------------------------
+
+template <int K, int V>
+struct Walk {
+    const Tree& tree;
+    int n_outputs;
+    const std::uint64_t* satisfied;
+    int shift;       // first row of the group within the block
+    double* phi;     // [player][output][V vectors]
+    double* stack_c; // [level][K][V vectors]
+    double* stack_h; // [level][side][output][K][V vectors]
+
+    using Tile = std::array<std::array<Vec, V>, K>;
+    using Masks = std::array<Mask, V>;
+    static constexpr std::size_t kTileDoubles = std::size_t{K} * V * kLanes;
+
+    LTS_INLINE Masks masks(std::int32_t edge) const {
+        Masks out;
+        for (int v = 0; v < V; ++v) out[at(v)] = mask_of(satisfied[edge] >> (shift + v * kLanes));
+        return out;
+    }
+    LTS_INLINE static Tile load_tile(const double* p) {
+        Tile out;
+        for (int k = 0; k < K; ++k)
+            for (int v = 0; v < V; ++v) out[at(k)][at(v)] = load(p + (k * V + v) * kLanes);
+        return out;
+    }
+    LTS_INLINE static void store_tile(double* p, const Tile& tile) {
+        for (int k = 0; k < K; ++k)
+            for (int v = 0; v < V; ++v) store(p + (k * V + v) * kLanes, tile[at(k)][at(v)]);
+    }
+    LTS_INLINE double* phi_of(std::int32_t player, int output) const {
+        return phi + (at(player) * at(n_outputs) + at(output)) * (V * kLanes);
+    }
+    LTS_INLINE double* h_of(std::int32_t level, int side, int output) const {
+        return stack_h + ((at(level) * 2 + at(side)) * at(n_outputs) + at(output)) * kTileDoubles;
+    }
+
+    // C over one edge.
+    LTS_INLINE Tile over(const Tile& c, const Split& split, std::int32_t edge, const double* factors) const {
+        const Masks here = masks(edge);
+        Tile out;
+        if (split.above < 0) {
+            for (int k = 0; k < K; ++k)
+                for (int v = 0; v < V; ++v)
+                    out[at(k)][at(v)] = c[at(k)][at(v)] * select(here[at(v)], broadcast(factors[2 * k + 1]), broadcast(factors[2 * k]));
+        } else {
+            const Masks above = masks(split.above);
+            for (int k = 0; k < K; ++k)
+                for (int v = 0; v < V; ++v) {
+                    const Vec factor = select(here[at(v)], broadcast(factors[2 * k + 1]), broadcast(factors[2 * k]));
+                    out[at(k)][at(v)] = c[at(k)][at(v)] * select(above[at(v)], factor, broadcast(factors[2 * K]));
+                }
+        }
+        return out;
+    }
+
+    // Adds a treelet's contributions to φ and returns its H.
+    template <int kStates>
+    LTS_INLINE Tile through(const Tile& c, const Treelet& treelet, int output, const double* table) const {
+        std::array<Index, V> index;
+        index.fill(no_index());
+        for (int bit = 0; bit < (kStates == 8 ? 3 : 4); ++bit) {
+            const Masks m = masks(treelet.bit[at(bit)]);
+            for (int v = 0; v < V; ++v) index[at(v)] = add_bit(index[at(v)], m[at(v)], bit);
+        }
+        Tile h;
+        for (int k = 0; k < K; ++k)
+            for (int v = 0; v < V; ++v)
+                h[at(k)][at(v)] = c[at(k)][at(v)] * lookup<kStates>(table + k * kStates, index[at(v)]);
+        for (int p = 0; p < treelet.n_players; ++p) {
+            table += K * kStates;
+            double* const to = phi_of(treelet.player[at(p)], output);
+            for (int v = 0; v < V; ++v) {
+                Vec sum = load(to + v * kLanes);
+                for (int k = 0; k < K; ++k) sum = fma(c[at(k)][at(v)], lookup<kStates>(table + k * kStates, index[at(v)]), sum);
+                store(to + v * kLanes, sum);
+            }
+        }
+        return h;
+    }
+    LTS_INLINE Tile through(const Tile& c, const Treelet& treelet, int output, const double* table) const {
+        return treelet.n_states() == 8 ? through<8>(c, treelet, output, table) : through<16>(c, treelet, output, table);
+    }
+
+    struct Side {
+        const double* factors = nullptr;
+        const double* values = nullptr;
+        const double* differences = nullptr;
+        const double* table = nullptr;
+    };
+
+    // Reads the places of one side's constants off the streams.
+    LTS_INLINE Side side_constants(const Step& step, const Split& split, std::size_t side, const double*& scalars, const double*& tables) const {
+        Side out;
+        if (step.child[side] != Child::inner) {
+            out.factors = scalars;
+            scalars += factor_scalars(split, K);
+        }
+        if (step.child[side] == Child::leaf) {
+            out.values = scalars;
+            scalars += n_outputs;
+        }
+        out.differences = scalars;
+        scalars += 2 * K;
+        if (step.child[side] == Child::treelet) {
+            out.table = tables;
+            tables += treelet_doubles(tree.treelets[at(step.target[side])], K) * at(n_outputs);
+        }
+        return out;
+    }
+
+    LTS_INLINE Tile h_of_side(const Step& step, const Split& split, int side, int output, const Side& constants) const {
+        if (step.child[at(side)] == Child::inner) return load_tile(h_of(step.level + 1, side, output));
+        const Tile c = over(load_tile(stack_c + at(step.level) * kTileDoubles), split, 2 * step.split + side, constants.factors);
+        if (step.child[at(side)] == Child::treelet) {
+            const auto& treelet = tree.treelets[at(step.target[at(side)])];
+            return through(c, treelet, output, constants.table + treelet_doubles(treelet, K) * at(output));
+        }
+        Tile h;
+        for (int k = 0; k < K; ++k)
+            for (int v = 0; v < V; ++v) h[at(k)][at(v)] = c[at(k)][at(v)] * broadcast(constants.values[output]);
+        return h;
+    }
+
+    // Σ_k H[k]·difference_k over one edge.
+    LTS_INLINE void contribute(const Tile& h, const Split& split, std::int32_t edge, const double* differences, std::array<Vec, V>& sum) const {
+        const Masks here = masks(edge);
+        std::array<Vec, V> own;
+        for (int v = 0; v < V; ++v) own[at(v)] = broadcast(0.0);
+        for (int k = 0; k < K; ++k)
+            for (int v = 0; v < V; ++v) {
+                const Vec difference = select(here[at(v)], broadcast(differences[2 * k + 1]), broadcast(differences[2 * k]));
+                own[at(v)] = fma(h[at(k)][at(v)], difference, own[at(v)]);
+            }
+        if (split.above >= 0) {
+            const Masks above = masks(split.above);
+            for (int v = 0; v < V; ++v) own[at(v)] = where(above[at(v)], own[at(v)]);
+        }
+        for (int v = 0; v < V; ++v) sum[at(v)] = sum[at(v)] + own[at(v)];
+    }
+
+    LTS_INLINE void close(const Step& step, const double*& scalars, const double*& tables) const {
+        const auto& split = tree.splits[at(step.split)];
+        const Side left = side_constants(step, split, 0, scalars, tables);
+        const Side right = side_constants(step, split, 1, scalars, tables);
+        for (int output = 0; output < n_outputs; ++output) {
+            std::array<Vec, V> sum;
+            for (int v = 0; v < V; ++v) sum[at(v)] = broadcast(0.0);
+            Tile h = h_of_side(step, split, 0, output, left);
+            contribute(h, split, 2 * step.split, left.differences, sum);
+            const Tile h_right = h_of_side(step, split, 1, output, right);
+            contribute(h_right, split, 2 * step.split + 1, right.differences, sum);
+            for (int k = 0; k < K; ++k)
+                for (int v = 0; v < V; ++v) h[at(k)][at(v)] = h[at(k)][at(v)] + h_right[at(k)][at(v)];
+            store_tile(h_of(step.level, step.side, output), h);
+            double* const to = phi_of(split.player, output);
+            for (int v = 0; v < V; ++v) store(to + v * kLanes, load(to + v * kLanes) + sum[at(v)]);
+        }
+    }
+
+    void run(const double* scalars, const double* tables) const {
+        Tile one;
+        for (auto& k : one) k.fill(broadcast(1.0));
+        store_tile(stack_c, one);
+        for (const auto& step : tree.steps) {
+            switch (step.kind) {
+                case Step::Kind::descend: {
+                    const auto& split = tree.splits[at(step.split)];
+                    const double* const from = stack_c + at(step.level) * kTileDoubles;
+                    store_tile(stack_c + at(step.level + 1) * kTileDoubles,
+                               over(load_tile(from), split, 2 * step.split + step.side, scalars));
+                    scalars += factor_scalars(split, K);
+                    break;
+                }
+                case Step::Kind::close:
+                    close(step, scalars, tables);
+                    break;
+                case Step::Kind::whole:
+                    for (int output = 0; output < n_outputs; ++output)
+                        through(one, tree.treelets[0], output, tables + treelet_doubles(tree.treelets[0], K) * at(output));
+                    break;
+            }
+        }
+    }
+};
+
+// Doubles of stack that a walk through `levels` levels needs at most.
+std::size_t stack_doubles(int levels, int n_outputs) {
+    return at(levels + 1) * std::size_t{kMaxTile} * kVectors * kLanes * (1 + 2 * at(n_outputs));
+}
+
+// Walks a tree for one block of rows: all its tiles, all its groups of V vectors.
+template <int V>
+void walk_block(const Chunk& chunk, const Tree& tree, const double* constants, const std::uint64_t* satisfied, int n_rows,
+                double* phi, double* stack) {
+    constexpr int group_rows = V * kLanes;
+    const std::size_t group_doubles = chunk.players.size() * at(chunk.n_outputs) * group_rows;
+    for (int shift = 0; shift < n_rows; shift += group_rows, phi += group_doubles) {
+        for (const auto& tile : tree.tiles) {
+            const auto run = [&]<int K>() {
+                double* const stack_h = stack + at(tree.n_levels + 1) * Walk<K, V>::kTileDoubles;
+                Walk<K, V>{tree, chunk.n_outputs, satisfied, shift, phi, stack, stack_h}.run(constants + tile.scalars,
+                                                                                           constants + tile.tables);
+            };
+            switch (tile.n_points) {
+                case 1: run.template operator()<1>(); break;
+                case 2: run.template operator()<2>(); break;
+                case 3: run.template operator()<3>(); break;
+                default: run.template operator()<4>(); break;
+            }
+        }
+    }
+}
+
+// ---- trees that are one table ---------------------------------------------------------------------
+
+// The walk, done for every combination of the tree's conditions as if each were a row.
+void expand_lookup(const Program& program, const Chunk& chunk, const Tree& tree, double* out) {
+    Buffer<double> constants, stack, phi;
+    std::vector<std::uint64_t> satisfied(2 * tree.splits.size());
+    expand_walk(program, chunk, tree, constants.reserve(tree.walk_size));
+    stack.reserve(stack_doubles(tree.n_levels, chunk.n_outputs));
+    const std::size_t n_states = std::size_t{1} << tree.conditions.size();
+    const std::size_t per_player = at(chunk.n_outputs), n_values = chunk.players.size() * per_player;
+    const std::size_t block_doubles = n_values * kBlockRows;
+    for (std::size_t first = 0; first < n_states; first += kBlockRows) {
+        const auto n_rows = static_cast<int>(std::min<std::size_t>(kBlockRows, n_states - first));
+        for (std::size_t i = 0; i < tree.splits.size(); ++i) {
+            std::uint64_t left = 0;
+            for (std::size_t r = 0; r < kBlockRows; ++r)
+                left |= std::uint64_t{((first + r) >> tree.condition_of[i]) & 1} << r;
+            satisfy(tree.splits[i], i, left, satisfied.data());
+        }
+        std::fill_n(phi.reserve(block_doubles), block_doubles, 0.0);
+        walk_block<1>(chunk, tree, constants.data(), satisfied.data(), n_rows, phi.reserve(0), stack.reserve(0));
+        for (std::size_t p = 0; p < tree.lookup_player.size(); ++p)
+            for (std::size_t o = 0; o < per_player; ++o)
+                for (std::size_t r = 0; r < at(n_rows); ++r) {
+                    const std::size_t group = r / kLanes, lane = r % kLanes;
+                    out[(p * per_player + o) * n_states + first + r] =
+                        phi.data()[(group * n_values + at(tree.lookup_player[p]) * per_player + o) * kLanes + lane];
+                }
+    }
+}
+
+template <int V, class Number>
+void look_up_block(const Program& program, const Chunk& chunk, const Tree& tree, const double* table, const Number* x, int n_rows, double* phi) {
+    alignas(64) std::array<std::uint8_t, kBlockRows> index{};
+    for (std::size_t bit = 0; bit < tree.conditions.size(); ++bit) {
+        const std::uint64_t left = goes_left(program, tree.splits[at(tree.conditions[bit])], x);
+        for (std::size_t r = 0; r < kBlockRows; ++r) index[r] |= static_cast<std::uint8_t>(((left >> r) & 1) << bit);
+    }
+    constexpr int group_rows = V * kLanes;
+    const std::size_t n_states = std::size_t{1} << tree.conditions.size();
+    for (int shift = 0; shift < n_rows; shift += group_rows) {
+        const double* from = table;
+        for (const auto player : tree.lookup_player) {
+            double* to = phi + at(player) * at(chunk.n_outputs) * group_rows;
+            for (int output = 0; output < chunk.n_outputs; ++output, from += n_states)
+                for (int v = 0; v < V; ++v, to += kLanes)
+                    store(to, load(to) + gather(from, index.data() + shift + v * kLanes));
+        }
+        phi += chunk.players.size() * at(chunk.n_outputs) * group_rows;
+    }
+}
+
+// ---- a chunk of trees -----------------------------------------------------------------------------
+
+void expand(const Program& program, const Chunk& chunk, const Tree& tree, double* out) {
+    tree.is_lookup() ? expand_lookup(program, chunk, tree, out) : expand_walk(program, chunk, tree, out);
+}
+
+// The columns the chunk reads, transposed; rows beyond the last are zeros that nobody looks at.
+template <class Number>
+void transpose_block(const Program& program, const Chunk& chunk, const Number* rows, std::size_t n_rows, Number* x) {
+    if (n_rows < kBlockRows) std::fill_n(x, chunk.columns.size() * kBlockRows, Number(0));
+    for (std::size_t r = 0; r < n_rows; ++r, rows += program.n_columns)
+        for (std::size_t c = 0; c < chunk.columns.size(); ++c) x[c * kBlockRows + r] = rows[chunk.columns[c]];
+}
+
+template <int V>
+void add_to_values(const Program& program, const Chunk& chunk, const double* phi, std::size_t n_rows, double* values) {
+    constexpr std::size_t group_rows = std::size_t{V} * kLanes;
+    const auto n_outputs = at(chunk.n_outputs);
+    const auto row_doubles = at(program.n_players) * at(program.n_outputs);
+    for (std::size_t r = 0; r < n_rows; ++r, values += row_doubles) {
+        const double* from = phi + r / group_rows * chunk.players.size() * n_outputs * group_rows + r % group_rows;
+        for (const auto player : chunk.players) {
+            double* const to = values + at(player) * at(program.n_outputs) + at(chunk.output);
+            for (std::size_t o = 0; o < n_outputs; ++o, from += group_rows) to[o] += *from;
+        }
+    }
+}
+
+template <int V, class Number>
+void explain_rows(const Program& program, const Chunk& chunk, const RowsView& rows, const double* constants, Workspace& work, double* values) {
+    const std::size_t n_blocks = (rows.n_rows + kBlockRows - 1) / kBlockRows;
+    const std::size_t x_numbers = chunk.columns.size() * kBlockRows;
+    const std::size_t phi_doubles = chunk.players.size() * at(chunk.n_outputs) * kBlockRows;
+    auto* const x = reinterpret_cast<Number*>(work.x.reserve(n_blocks * x_numbers));
+    double* const phi = work.phi.reserve(n_blocks * phi_doubles);
+    double* const stack = work.stack.reserve(stack_doubles(chunk.max_levels, chunk.n_outputs));
+    std::uint64_t* const satisfied = work.satisfied.reserve(2 * at(chunk.max_splits));
+    std::fill_n(phi, n_blocks * phi_doubles, 0.0);
+
+    const auto rows_of = [&](std::size_t block) { return std::min<std::size_t>(kBlockRows, rows.n_rows - block * kBlockRows); };
+    const auto* const data = static_cast<const Number*>(rows.data);
+    for (std::size_t b = 0; b < n_blocks; ++b)
+        transpose_block(program, chunk, data + b * kBlockRows * at(program.n_columns), rows_of(b), x + b * x_numbers);
+
+    for (const auto& tree : chunk.trees) {
+        const double* tree_constants = constants + tree.expansion_begin;
+        if (constants == nullptr) {
+            double* const expansion = work.expansion.reserve(chunk.max_expansion);
+            expand(program, chunk, tree, expansion);
+            tree_constants = expansion;
+        }
+        for (std::size_t b = 0; b < n_blocks; ++b) {
+            const auto n_rows = static_cast<int>(rows_of(b));
+            if (tree.is_lookup()) {
+                look_up_block<V>(program, chunk, tree, tree_constants, x + b * x_numbers, n_rows, phi + b * phi_doubles);
+                continue;
+            }
+            for (std::size_t i = 0; i < tree.splits.size(); ++i)
+                satisfy(tree.splits[i], i, goes_left(program, tree.splits[i], x + b * x_numbers), satisfied);
+            walk_block<V>(chunk, tree, tree_constants, satisfied, n_rows, phi + b * phi_doubles, stack);
+        }
+    }
+    const std::size_t row_doubles = at(program.n_players) * at(program.n_outputs);
+    for (std::size_t b = 0; b < n_blocks; ++b)
+        add_to_values<V>(program, chunk, phi + b * phi_doubles, rows_of(b), values + b * kBlockRows * row_doubles);
+}
+
+void explain(const Program& program, const Chunk& chunk, const RowsView& rows, const double* constants, Workspace& work, double* values) {
+    const auto run = [&]<int V>() {
+        if (program.is_float32) {
+            explain_rows<V, float>(program, chunk, rows, constants, work, values);
+        } else {
+            explain_rows<V, double>(program, chunk, rows, constants, work, values);
+        }
+    };
+    // A lane's arithmetic does not depend on its neighbours, so both give the same bits.
+    rows.n_rows <= kLanes ? run.template operator()<1>() : run.template operator()<kVectors>();
+}
+
+bool is_supported() {
+#if defined(__AVX512F__)
+    return __builtin_cpu_supports("avx512f") && __builtin_cpu_supports("avx512dq") && __builtin_cpu_supports("avx512vl") &&
+           __builtin_cpu_supports("avx512bw");
+#elif defined(__AVX2__)
+    return __builtin_cpu_supports("avx2") && __builtin_cpu_supports("fma");
+#else
+    return true;
+#endif
+}
+
+}  // namespace
+
+#define LTS_STRING(x) #x
+#define LTS_NAME(x) LTS_STRING(x)
+extern const Kernel kernel;
+const Kernel kernel{LTS_NAME(LTS_ISA), is_supported, expand, explain};
+
+}  // namespace linear_treeshap::LTS_ISA

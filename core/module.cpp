@@ -1,0 +1,94 @@
+// The seam to Python: `compile` once, `explain` many times. No arithmetic here, and no validation
+// beyond shapes and types: Python has done that where the user's words are known.
+
+#include <nanobind/nanobind.h>
+#include <nanobind/ndarray.h>
+#include <nanobind/stl/optional.h>
+#include <nanobind/stl/string.h>
+#include <nanobind/stl/unique_ptr.h>
+#include <nanobind/stl/vector.h>
+
+#include <optional>
+#include <string>
+
+#include "engine.hpp"
+
+namespace nb = nanobind;
+using namespace nb::literals;
+
+namespace linear_treeshap {
+namespace {
+
+template <class T>
+using Array = nb::ndarray<const T, nb::ndim<1>, nb::c_contig, nb::device::cpu>;
+template <class T>
+using Matrix = nb::ndarray<const T, nb::ndim<2>, nb::c_contig, nb::device::cpu>;
+template <class T>
+using Values = nb::ndarray<T, nb::ndim<3>, nb::c_contig, nb::device::cpu>;
+
+template <class T>
+std::span<const T> span(const Array<T>& a) {
+    return {a.data(), a.size()};
+}
+
+const Kernel& kernel_named(const std::optional<std::string>& name) {
+    for (const Kernel* kernel : kernels())
+        if (kernel->is_supported() && (!name || kernel->name == *name)) return *kernel;
+    throw nb::value_error(("this machine has no kernel named '" + *name + "'").c_str());
+}
+
+template <class Number, class Value>
+void explain(const Engine& engine, const Matrix<Number>& rows, const Values<Value>& out, int n_threads,
+             const std::optional<nb::callable>& progress) {
+    const Program& program = engine.program();
+    if (program.is_float32 != std::is_same_v<Number, float>) throw nb::type_error("rows are of the wrong number type");
+    if (rows.shape(1) != static_cast<std::size_t>(program.n_columns) || out.shape(0) != rows.shape(0) ||
+        out.shape(1) != static_cast<std::size_t>(program.n_players) || out.shape(2) != static_cast<std::size_t>(program.n_outputs))
+        throw nb::value_error("rows or out have the wrong shape");
+    const auto poll = [&](double share_done) {
+        const nb::gil_scoped_acquire gil;
+        if (PyErr_CheckSignals() != 0) throw nb::python_error();
+        if (progress) (*progress)(share_done);
+    };
+    const nb::gil_scoped_release no_gil;
+    engine.explain<Value>({rows.data(), rows.shape(0)}, {out.data(), out.size()}, n_threads, poll);
+}
+
+}  // namespace
+
+NB_MODULE(_core, m) {
+    m.def("kernels", [] {
+        std::vector<std::string> names;
+        for (const Kernel* kernel : kernels())
+            if (kernel->is_supported()) names.emplace_back(kernel->name);
+        return names;
+    });
+
+    nb::class_<Engine>(m, "Engine")
+        .def("explain", &explain<float, double>, "rows"_a, "out"_a, nb::kw_only(), "n_threads"_a, "progress"_a.none())
+        .def("explain", &explain<double, double>, "rows"_a, "out"_a, nb::kw_only(), "n_threads"_a, "progress"_a.none())
+        .def("explain", &explain<float, float>, "rows"_a, "out"_a, nb::kw_only(), "n_threads"_a, "progress"_a.none())
+        .def("explain", &explain<double, float>, "rows"_a, "out"_a, nb::kw_only(), "n_threads"_a, "progress"_a.none())
+        .def_prop_ro("kernel", [](const Engine& e) { return std::string(e.kernel().name); });
+
+    m.def(
+        "compile",
+        [](const Array<std::int64_t>& tree_offsets, const Array<std::int32_t>& left, const Array<std::int32_t>& right,
+           const Array<std::int32_t>& feature, const Array<double>& threshold, const Array<bool>& missing_left,
+           const Array<std::int32_t>& category_set, const Array<std::int64_t>& category_offsets,
+           const Array<std::int32_t>& category_codes, const Array<double>& cover_ratio, const Matrix<double>& value,
+           const Array<std::int32_t>& tree_output, const Array<std::int32_t>& player, std::int32_t n_outputs,
+           std::int32_t n_players, bool is_float32, const std::optional<std::string>& kernel) {
+            const EnsembleView view{span(tree_offsets), span(left), span(right), span(feature), span(threshold),
+                                    span(missing_left), span(category_set), span(category_offsets), span(category_codes),
+                                    span(cover_ratio), {value.data(), value.size()}, span(tree_output), span(player),
+                                    static_cast<std::int32_t>(value.shape(1)), n_outputs, n_players, is_float32};
+            const nb::gil_scoped_release no_gil;
+            return std::make_unique<Engine>(view, kernel_named(kernel));
+        },
+        nb::kw_only(), "tree_offsets"_a, "left"_a, "right"_a, "feature"_a, "threshold"_a, "missing_left"_a,
+        "category_set"_a, "category_offsets"_a, "category_codes"_a, "cover_ratio"_a, "value"_a, "tree_output"_a,
+        "player"_a, "n_outputs"_a, "n_players"_a, "is_float32"_a, "kernel"_a.none());
+}
+
+}  // namespace linear_treeshap

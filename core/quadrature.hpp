@@ -1,0 +1,50 @@
+// The points t_k and weights ω_k at which the integral over (0, 1) is taken.
+//
+// 1/((d+1)·C(d,k)) = ∫ t^k (1-t)^(d-k) dt, so Shapley's weights are an integral of a polynomial of
+// degree d-1, and a Gauss–Legendre rule of ceil(d/2) points gives it exactly.
+#pragma once
+
+#include <cmath>
+#include <numbers>
+#include <vector>
+
+namespace linear_treeshap {
+
+struct Rule {
+    std::vector<double> point;   // t_k
+    std::vector<double> absent;  // 1 - t_k, kept apart because it loses no digits when t_k is near 1
+    std::vector<double> weight;  // ω_k
+};
+
+inline int points_for(int n_players_on_path) { return (n_players_on_path + 1) / 2; }
+
+inline Rule gauss_legendre(int n_points) {
+    const auto n = static_cast<std::size_t>(n_points);
+    Rule rule{std::vector<double>(n), std::vector<double>(n), std::vector<double>(n)};
+    // Newton's method on the Legendre polynomial, in extended precision; the roots are symmetric.
+    for (std::size_t i = 0; i < (n + 1) / 2; ++i) {
+        long double z = std::cos(std::numbers::pi_v<long double> * (static_cast<long double>(i) + 0.75L) /
+                                 (static_cast<long double>(n) + 0.5L));
+        long double slope = 1.0L;
+        for (int step = 0; step < 8; ++step) {
+            long double p = 1.0L, previous = 0.0L;
+            for (std::size_t j = 0; j < n; ++j) {
+                const auto order = static_cast<long double>(j);
+                const long double next = ((2.0L * order + 1.0L) * z * p - order * previous) / (order + 1.0L);
+                previous = p;
+                p = next;
+            }
+            slope = static_cast<long double>(n) * (z * p - previous) / (z * z - 1.0L);
+            z -= p / slope;
+        }
+        const auto near_one = static_cast<double>((1.0L + z) / 2.0L);
+        const auto near_zero = static_cast<double>((1.0L - z) / 2.0L);
+        const auto weight = static_cast<double>(1.0L / ((1.0L - z * z) * slope * slope));
+        rule.point[i] = rule.absent[n - 1 - i] = near_zero;
+        rule.absent[i] = rule.point[n - 1 - i] = near_one;
+        rule.weight[i] = rule.weight[n - 1 - i] = weight;
+    }
+    return rule;
+}
+
+}  // namespace linear_treeshap
