@@ -1,0 +1,60 @@
+# Everything a person does with this repository. `make demo` and `make test` set themselves up in a
+# local virtual environment; PYTHON chooses the interpreter.
+
+PYTHON ?= python3
+VERSION := $(shell $(PYTHON) -c 'import sys; print("%d.%d" % sys.version_info[:2])')
+VENV := .venv/$(VERSION)
+RUN := $(VENV)/bin/python
+# The newest pip understands dependency groups; older ones that come with Python do not.
+PIP := $(RUN) -m pip --quiet --disable-pip-version-check
+SOURCES := pyproject.toml CMakeLists.txt $(shell find src core -type f -not -name '*.pyc')
+SANITIZED := build/sanitized/$(VERSION)
+
+.PHONY: help demo test test-sanitized lint format bench clean
+
+help:  ## List these commands
+	@grep -hE '^[a-z-]+:.*##' $(MAKEFILE_LIST) | sed 's/:.*## /\t/' | expand -t 18
+
+demo: $(VENV)/.package $(VENV)/.demo  ## Train a model, explain every row, look at the result
+	$(RUN) examples/demo.py
+
+test: $(VENV)/.package $(VENV)/.test test-sanitized  ## Run the whole test suite
+	$(RUN) -m pytest
+
+# The native paths again, with every memory access and every undefined behaviour checked.
+test-sanitized: $(SANITIZED)/.package $(VENV)/.test
+	LD_PRELOAD=$$($${CXX:-c++} -print-file-name=libasan.so) ASAN_OPTIONS=detect_leaks=0 PYTHONPATH=$(SANITIZED) \
+	  $(RUN) -m pytest -q -p no:cacheprovider tests/test_kernel.py tests/test_engine.py
+
+lint: $(VENV)/.test $(VENV)/.lint  ## Check style, types and spelling
+	$(RUN) -m ruff check .
+	$(RUN) -m ruff format --check .
+	$(RUN) -m mypy
+	$(VENV)/bin/clang-format --dry-run --Werror core/*.hpp core/*.cpp
+	$(VENV)/bin/codespell
+
+format: $(VENV)/.lint  ## Put the sources into shape
+	$(RUN) -m ruff format .
+	$(RUN) -m ruff check --fix .
+	$(VENV)/bin/clang-format -i core/*.hpp core/*.cpp
+
+clean:  ## Remove everything that was made here
+	rm -rf .venv build dist .mypy_cache .ruff_cache .pytest_cache .hypothesis
+
+$(VENV)/bin/python:
+	$(PYTHON) -m venv $(VENV)
+	$(PIP) install --upgrade 'pip>=25.1'
+
+$(VENV)/.build $(VENV)/.demo $(VENV)/.test $(VENV)/.lint $(VENV)/.bench: $(VENV)/.%: $(VENV)/bin/python pyproject.toml
+	$(PIP) install --group $*
+	@touch $@
+
+$(VENV)/.package: $(VENV)/.build $(SOURCES)
+	$(PIP) install --no-build-isolation --no-deps --force-reinstall --config-settings=cmake.define.LTS_WERROR=ON .
+	$(PIP) install 'numpy>=1.23' 'narwhals>=1.20'
+	@touch $@
+
+$(SANITIZED)/.package: $(VENV)/.build $(SOURCES)
+	$(PIP) install --no-build-isolation --no-deps --upgrade --target $(SANITIZED) \
+	  --config-settings=cmake.define.LTS_SANITIZE=ON --config-settings=build-dir=build/sanitized-$(VERSION) .
+	@touch $@

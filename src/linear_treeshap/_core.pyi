@@ -1,0 +1,40 @@
+"""The seam to C++ (core/module.cpp)."""
+
+from collections.abc import Callable
+
+import numpy as np
+import numpy.typing as npt
+
+class Engine:
+    def explain(
+        self,
+        rows: npt.NDArray[np.floating],  # (n_rows, n_columns)
+        out: npt.NDArray[np.floating],  # (n_rows, n_players, n_outputs), written
+        *,
+        n_threads: int,
+        progress: Callable[[float], object] | None,
+    ) -> None: ...
+    @property
+    def kernel(self) -> str: ...
+
+def kernels() -> list[str]: ...
+def compile(
+    *,
+    tree_offsets: npt.NDArray[np.int64],
+    left: npt.NDArray[np.int32],
+    right: npt.NDArray[np.int32],
+    feature: npt.NDArray[np.int32],
+    threshold: npt.NDArray[np.float64],
+    missing_left: npt.NDArray[np.bool_],
+    category_set: npt.NDArray[np.int32],
+    category_offsets: npt.NDArray[np.int64],
+    category_codes: npt.NDArray[np.int32],
+    cover_ratio: npt.NDArray[np.float64],
+    value: npt.NDArray[np.float64],
+    tree_output: npt.NDArray[np.int32],
+    player: npt.NDArray[np.int32],
+    n_outputs: int,
+    n_players: int,
+    is_float32: bool,
+    kernel: str | None,
+) -> Engine: ...

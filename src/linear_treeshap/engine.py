@@ -1,0 +1,111 @@
+"""TreeEnsemble → compiled engine → values: the Python side of the seam to C++.
+
+Compiling is done once, explaining many times and from any number of threads: the engine never
+changes after it is made.
+"""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Callable
+from pathlib import Path
+
+import numpy as np
+import numpy.typing as npt
+
+from . import _core
+from .ensemble import TreeEnsemble
+from .errors import InputError
+
+__all__ = ["KERNEL_VARIABLE", "Engine", "available_cpus"]
+
+#: Set this environment variable to one of `linear_treeshap.kernels()` to force an instruction set.
+KERNEL_VARIABLE = "LINEAR_TREESHAP_KERNEL"
+
+
+class Engine:
+    """A compiled ensemble. ``values`` writes Shapley values of rows that are ready to be read."""
+
+    def __init__(self, ensemble: TreeEnsemble, *, kernel: str | None = None) -> None:
+        self.n_features = ensemble.n_features
+        self.n_outputs = ensemble.n_outputs
+        self.row_dtype = ensemble.row_format.numpy_dtype
+        kernel = kernel or os.environ.get(KERNEL_VARIABLE) or None
+        if kernel is not None and kernel not in _core.kernels():
+            raise InputError(
+                f"Kernel {kernel!r} cannot run on this machine; it has {', '.join(_core.kernels())}. "
+                f"Unset {KERNEL_VARIABLE} to use the best one."
+            )
+        self._compiled = _core.compile(
+            tree_offsets=ensemble.tree_offsets,
+            left=ensemble.left,
+            right=ensemble.right,
+            feature=ensemble.feature,
+            threshold=ensemble.threshold,
+            missing_left=ensemble.missing_left,
+            category_set=ensemble.category_set,
+            category_offsets=ensemble.category_offsets,
+            category_codes=ensemble.category_codes,
+            cover_ratio=ensemble.cover_ratio,
+            value=ensemble.value,
+            tree_output=ensemble.tree_output,
+            player=np.arange(ensemble.n_features, dtype=np.int32),
+            n_outputs=ensemble.n_outputs,
+            n_players=ensemble.n_features,
+            is_float32=ensemble.row_format.dtype == "float32",
+            kernel=kernel,
+        )
+
+    @property
+    def kernel(self) -> str:
+        """The instruction set in use: "avx512", "avx2" or "baseline"."""
+        return self._compiled.kernel
+
+    def values(
+        self,
+        rows: npt.NDArray[np.floating],
+        out: npt.NDArray[np.floating],
+        *,
+        n_jobs: int | None = None,
+        progress: Callable[[float], object] | None = None,
+    ) -> None:
+        """Write the values of ``rows`` to ``out``, (n_rows, n_features, n_outputs).
+
+        ``rows`` is C-contiguous and of the ensemble's row type; ``out`` is C-contiguous, float64 or
+        float32. Sums are float64 either way.
+        """
+        self._compiled.explain(rows, out, n_threads=n_threads(n_jobs), progress=progress)
+
+
+def n_threads(n_jobs: int | None) -> int:
+    """Threads for ``n_jobs`` as joblib counts them: None for all, -1 for all, -2 for all but one."""
+    if n_jobs is None:
+        return available_cpus()
+    if isinstance(n_jobs, bool) or not isinstance(n_jobs, (int, np.integer)) or n_jobs == 0:
+        raise InputError(f"n_jobs must be a positive number of threads, -1 for all, or None; got {n_jobs!r}.")
+    return int(n_jobs) if n_jobs > 0 else max(1, available_cpus() + 1 + int(n_jobs))
+
+
+def available_cpus() -> int:
+    """CPUs this process may use: its affinity, within the limit of its control group."""
+    try:
+        cpus = len(os.sched_getaffinity(0))
+    except AttributeError:  # not on Linux
+        cpus = os.cpu_count() or 1
+    return max(1, min(cpus, _cgroup_cpus(Path("/sys/fs/cgroup")) or cpus))
+
+
+def _cgroup_cpus(root: Path) -> int | None:
+    """The CPU quota of a container, rounded up; None where there is none."""
+    try:
+        quota, period = (root / "cpu.max").read_text().split()  # version 2
+    except (OSError, ValueError):
+        try:
+            quota = (root / "cpu/cpu.cfs_quota_us").read_text().strip()  # version 1
+            period = (root / "cpu/cpu.cfs_period_us").read_text().strip()
+        except OSError:
+            return None
+    try:
+        return -(-int(quota) // int(period)) if int(quota) > 0 else None
+    except (ValueError, ZeroDivisionError):  # "max": no limit
+        return None
