@@ -78,10 +78,9 @@ def random_ensemble(
     up, in the others. With ``zero_cover`` some children, and all that is below them, have none.
     """
     kinds = rng.random(n_features) < 0.3 if categorical else np.zeros(n_features, dtype=bool)
-    trees = [
-        _random_tree(rng, kinds, int(rng.integers(max_depth + 1)), max_leaves, zero_cover)
-        for _ in range(n_trees)
-    ]
+    # Half of the trees may be as deep as allowed; the rest are shallower, down to a single leaf.
+    depths = [max_depth if rng.random() < 0.5 else int(rng.integers(max_depth + 1)) for _ in range(n_trees)]
+    trees = [_random_tree(rng, kinds, depth, max_leaves, zero_cover) for depth in depths]
     if rng.random() < 0.3:
         for tree in trees:
             scale = np.float32(rng.uniform(0.01, 0.9))
