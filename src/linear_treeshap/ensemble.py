@@ -195,19 +195,21 @@ class TreeEnsemble:
             in_set = x <= self.threshold[node]
         return np.where(np.isnan(x), self.missing_left[node], in_set)
 
+    def cast_rows(self, X: npt.ArrayLike) -> Float64:
+        """(n_rows, n_features) the numbers as trees compare them: rounded to the model's dtype."""
+        rows = np.asarray(X)
+        if rows.ndim != 2 or rows.shape[1] != self.n_features:
+            raise InputError(f"Rows must be an array of shape (n_rows, {self.n_features}), got {rows.shape}.")
+        with np.errstate(over="ignore"):
+            return rows.astype(self.row_format.numpy_dtype).astype(np.float64)
+
     def predict(self, X: npt.ArrayLike) -> Float64:
         """Raw predictions, slowly and obviously; the yardstick for everything that is fast.
 
         ``X`` holds numbers as `RowFormat` describes them: NaN for missing, codes for categories.
         Returns an array of shape (n_rows, n_outputs).
         """
-        rows = np.asarray(X)
-        if rows.ndim != 2 or rows.shape[1] != self.n_features:
-            raise InputError(
-                f"predict needs an array of shape (n_rows, {self.n_features}), got {rows.shape}."
-            )
-        with np.errstate(over="ignore"):
-            rows = rows.astype(self.row_format.numpy_dtype).astype(np.float64)
+        rows = self.cast_rows(X)
         out = np.tile(self.base_values, (len(rows), 1))
         for tree, root in enumerate(self.tree_offsets[:-1]):
             outputs = slice(self.tree_output[tree], self.tree_output[tree] + self.width)
