@@ -29,7 +29,8 @@ def by_permutations(ensemble: TreeEnsemble, x: Any, n_players: int, **options: A
         for k, player in enumerate(order):
             total[player] += oracle.coalition_value(ensemble, x, order[: k + 1], **options)
             total[player] -= oracle.coalition_value(ensemble, x, order[:k], **options)
-    return total / factorial(n_players)
+    mean: Exact = total * Fraction(1, factorial(n_players))
+    return mean
 
 
 def some_case(seed: int, **options: Any) -> tuple[TreeEnsemble, npt.NDArray[np.float64]]:
@@ -174,11 +175,9 @@ def test_a_chain_of_a_thousand_nodes_needs_no_recursion() -> None:
 def test_wrong_arguments_are_named() -> None:
     """Rows, players and background weights of the wrong length."""
     ensemble = chain([0, 1])
-    with pytest.raises(InputError, match="must have 2 columns"):
+    with pytest.raises(InputError, match=r"shape \(n_rows, 2\), got \(1, 1\)"):
         oracle.shapley_values(ensemble, [1.0])
     with pytest.raises(InputError, match="each of the 2 columns, got 1"):
         oracle.shapley_values(ensemble, [1.0, 1.0], players=[0])
     with pytest.raises(InputError, match="got 2 weights for 1 rows"):
-        oracle.shapley_values(
-            ensemble, [1.0, 1.0], background=[[0.0, 0.0]], background_weights=[1.0, 1.0]
-        )
+        oracle.shapley_values(ensemble, [1.0, 1.0], background=[[0.0, 0.0]], background_weights=[1.0, 1.0])

@@ -112,7 +112,7 @@ def interaction_index(
     """
     index: dict[tuple[int, ...], Exact] = {}
     player_of = _player_of_column(ensemble, players)
-    present = _paths(ensemble, [x])[0]
+    present = _paths(ensemble, np.asarray(x)[None])[0]
     for absent, probability in _absences(ensemble, background, background_weights):
         for tree in range(ensemble.n_trees):
             game = _Game(ensemble, tree, player_of, present, absent)
@@ -136,7 +136,7 @@ def coalition_value(
     """(n_outputs,) the raw prediction expected when only these players are present."""
     total = _exact(ensemble.base_values)
     player_of = _player_of_column(ensemble, players)
-    present = _paths(ensemble, [x])[0]
+    present = _paths(ensemble, np.asarray(x)[None])[0]
     for absent, probability in _absences(ensemble, background, background_weights):
         for tree in range(ensemble.n_trees):
             game = _Game(ensemble, tree, player_of, present, absent)
@@ -270,11 +270,7 @@ def _player_of_column(ensemble: TreeEnsemble, players: Sequence[int] | None) -> 
 
 def _paths(ensemble: TreeEnsemble, rows: npt.ArrayLike) -> Exact:
     """(n_rows, n_nodes) 1 where the row, standing at the node's parent, would go to the node, else 0."""
-    numbers = np.asarray(rows)
-    if numbers.ndim != 2 or numbers.shape[1] != ensemble.n_features:
-        raise InputError(f"Rows must have {ensemble.n_features} columns, got shape {numbers.shape}.")
-    with np.errstate(over="ignore"):
-        numbers = numbers.astype(ensemble.row_format.numpy_dtype).astype(np.float64)
+    numbers = ensemble.cast_rows(rows)
     paths = np.full((len(numbers), ensemble.n_nodes), Fraction(1), dtype=object)
     for node in np.flatnonzero(~ensemble.is_leaf).tolist():
         left, right = _children(ensemble, node)
@@ -318,9 +314,8 @@ def _children(ensemble: TreeEnsemble, node: int) -> tuple[int, int]:
 
 
 def _exact(numbers: npt.NDArray[np.float64]) -> Exact:
-    result = np.empty(numbers.shape, dtype=object)
-    result.flat = [Fraction(number) for number in numbers.ravel().tolist()]
-    return result
+    fractions = [Fraction(number) for number in numbers.ravel().tolist()]
+    return np.array(fractions, dtype=object).reshape(numbers.shape)
 
 
 def _zeros(*shape: int) -> Exact:

@@ -82,11 +82,7 @@ def linear_tree_shap(
     """
     if form not in ("interpolation", "coefficients"):
         raise InputError(f"form must be 'interpolation' or 'coefficients', got {form!r}.")
-    rows = np.asarray(X)
-    if rows.ndim != 2 or rows.shape[1] != ensemble.n_features:
-        raise InputError(f"X must have the shape (n_rows, {ensemble.n_features}), got {rows.shape}.")
-    with np.errstate(over="ignore"):
-        rows = rows.astype(ensemble.row_format.numpy_dtype).astype(np.float64)
+    rows = ensemble.cast_rows(X)
     phi = np.zeros((len(rows), ensemble.n_features, ensemble.n_outputs))
     for index in range(ensemble.n_trees):
         tree = Tree(ensemble, index)
@@ -149,7 +145,7 @@ def floor_divide(G: Float64, p: Float64) -> Float64:
 def raise_degree(G: Float64, k: int) -> Float64:
     """``G · (1 + y)^k``, which has the same ψ as G."""
     for _ in range(k):
-        G = multiply(G, np.ones(1))
+        G = multiply(G, np.ones(()))
     return G
 
 
@@ -369,9 +365,9 @@ def compute_summary_polynomials(tree: Tree, rows: Float64, polynomials: Polynomi
             for child, satisfied in _children(tree, node, rows):
                 above = tree.above[child]
                 p[child] = np.where(satisfied[:, None], p[above] / tree.w[child], 0.0)
-                C[child] = polynomials.multiply(product, p[child])
-                if above != BOTTOM:
-                    C[child] = polynomials.divide(C[child], p[above])
+                # The old factor goes before the new one comes: a long product of 1/w would overflow.
+                others = product if above == BOTTOM else polynomials.divide(product, p[above])
+                C[child] = polynomials.multiply(others, p[child])
                 pending.append((child, False))
             continue
         yield Summary(node, p.pop(node), p[tree.above[node]], G[node])
