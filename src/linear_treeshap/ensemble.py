@@ -71,8 +71,8 @@ class TreeEnsemble:
     row_format: RowFormat
     missing_left: Bool = None  # type: ignore[assignment]  # (n_nodes,) default: all False
     category_set: Int32 = None  # type: ignore[assignment]  # (n_nodes,) index of a set, -1 if numeric
-    category_offsets: Int64 = field(default=(0,))  # type: ignore[assignment]  # (n_sets + 1,)
-    category_codes: Int32 = field(default=())  # type: ignore[assignment]  # sorted within a set
+    category_offsets: Int64 = field(default=(0,))  # type: ignore[arg-type]  # (n_sets + 1,)
+    category_codes: Int32 = field(default=())  # type: ignore[arg-type]  # sorted within a set
     tree_output: Int32 = None  # type: ignore[assignment]  # (n_trees,) first output it adds to
     output_names: tuple[str, ...] | None = None
 
@@ -195,19 +195,21 @@ class TreeEnsemble:
             in_set = x <= self.threshold[node]
         return np.where(np.isnan(x), self.missing_left[node], in_set)
 
+    def cast_rows(self, X: npt.ArrayLike) -> Float64:
+        """(n_rows, n_features) the numbers as trees compare them: rounded to the model's dtype."""
+        rows = np.asarray(X)
+        if rows.ndim != 2 or rows.shape[1] != self.n_features:
+            raise InputError(f"Rows must be an array of shape (n_rows, {self.n_features}), got {rows.shape}.")
+        with np.errstate(over="ignore"):
+            return rows.astype(self.row_format.numpy_dtype).astype(np.float64)
+
     def predict(self, X: npt.ArrayLike) -> Float64:
         """Raw predictions, slowly and obviously; the yardstick for everything that is fast.
 
         ``X`` holds numbers as `RowFormat` describes them: NaN for missing, codes for categories.
         Returns an array of shape (n_rows, n_outputs).
         """
-        rows = np.asarray(X)
-        if rows.ndim != 2 or rows.shape[1] != self.n_features:
-            raise InputError(
-                f"predict needs an array of shape (n_rows, {self.n_features}), got {rows.shape}."
-            )
-        with np.errstate(over="ignore"):
-            rows = rows.astype(self.row_format.numpy_dtype).astype(np.float64)
+        rows = self.cast_rows(X)
         out = np.tile(self.base_values, (len(rows), 1))
         for tree, root in enumerate(self.tree_offsets[:-1]):
             outputs = slice(self.tree_output[tree], self.tree_output[tree] + self.width)
@@ -244,11 +246,15 @@ def _frozen_array(name: str, given: Any, dtype: Any, ndim: int) -> npt.NDArray[A
     """The array to store: of the right type, contiguous, read-only, and not the caller's to change."""
     try:
         array = np.asarray(given)
-        if array.size and not np.can_cast(array.dtype, dtype, "same_kind"):
-            whole = array.dtype.kind in "iuf" and np.array_equal(array, array.astype(dtype))
-            if not whole:
+        if array.size and not np.can_cast(array.dtype, dtype, "safe"):
+            # Doubles may round to the nearest float64; integers must survive unchanged.
+            with np.errstate(invalid="ignore"):
+                exact = np.issubdtype(dtype, np.floating) or np.array_equal(array, array.astype(dtype))
+            if array.dtype.kind not in "iuf" or not exact:
                 raise TypeError(f"cannot turn {array.dtype} into {np.dtype(dtype)} without loss")
-        array = np.array(array, dtype=dtype, order="C", copy=array.flags.writeable or None)
+        # A read-only view is still the caller's to change, through the array below it.
+        shared = array.flags.writeable or isinstance(array.base, np.ndarray)
+        array = np.array(array, dtype=dtype, order="C", copy=shared or None)
     except (TypeError, ValueError, OverflowError) as error:
         raise ModelError(f"{name} must be an array of {np.dtype(dtype)}: {error}.") from error
     if array.ndim != ndim:

@@ -57,6 +57,13 @@ class RowFormat:
         if stray:
             raise ModelError(f"Feature {stray[0]} is out of range: there are {self.n_features} features.")
 
+    def __eq__(self, other: object) -> bool:
+        # Not the generated one, which since Python 3.13 finds a NaN unequal to itself.
+        def key(row_format: RowFormat) -> list[object]:
+            return [repr(v) if isinstance(v, float) else v for v in vars(row_format).values()]
+
+        return isinstance(other, RowFormat) and key(self) == key(other)
+
     @property
     def numpy_dtype(self) -> np.dtype[np.floating]:
         return np.dtype(self.dtype)
