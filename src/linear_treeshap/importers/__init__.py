@@ -43,6 +43,10 @@ IMPORTERS: dict[str, str] = {
     "sklearn.BaseSearchCV": "wrappers",
     "sklearn.MultiOutputClassifier": "wrappers",
     "sklearn.MultiOutputRegressor": "wrappers",
+    "quantile_forest.BaseForestQuantileRegressor": "quantile_forest",
+    "sksurv.RandomSurvivalForest": "survival",
+    "sksurv.ExtraSurvivalTrees": "survival",
+    "sksurv.SurvivalTree": "survival",
     "xgboost.Booster": "xgboost",
     "xgboost.XGBModel": "xgboost",
     "lightgbm.Booster": "lightgbm",
@@ -66,8 +70,8 @@ REFUSED: dict[str, str] = {
         "the model before calibration: model.calibrated_classifiers_[i].estimator."
     ),
     "sklearn.OneVsRestClassifier": (
-        "One-vs-rest divides the probabilities of its models by their sum, so the result is not a sum of trees. "
-        "Explain the models of single classes: model.estimators_[i]."
+        "One-vs-rest divides the probabilities of its models by their sum, so the result is not a sum "
+        "of trees. Explain the models of single classes: model.estimators_[i]."
     ),
     "sklearn.RandomTreesEmbedding": (
         "RandomTreesEmbedding turns rows into leaf numbers and predicts nothing. Explain the model "
@@ -149,7 +153,7 @@ def _importer_of(model: Any) -> Any:
         if name in IMPORTERS:
             return import_module(f".{IMPORTERS[name]}", __name__)
     trees = getattr(model, "estimators_", None)
-    if trees is not None and all(hasattr(tree, "tree_") for tree in np.ravel(np.asarray(trees, dtype=object))):
+    if isinstance(trees, list) and trees and all(hasattr(tree, "tree_") for tree in trees):
         # Forests of other libraries that are built of scikit-learn's trees.
         return import_module(".sklearn_trees", __name__)
     raise UnsupportedModelError(
