@@ -8,7 +8,7 @@ reads the user's rows by it.
 from __future__ import annotations
 
 import math
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, fields
 from typing import Literal
 
 import numpy as np
@@ -58,6 +58,14 @@ class RowFormat:
         stray = [f for f in {*self.zero_is_missing, *self.categories} if not 0 <= f < self.n_features]
         if stray:
             raise ModelError(f"Feature {stray[0]} is out of range: there are {self.n_features} features.")
+
+    def __eq__(self, other: object) -> bool:
+        # By hand, because a missing_value of NaN is the same as another NaN.
+        if not isinstance(other, RowFormat):
+            return NotImplemented
+        rest = [f.name for f in fields(self) if f.name != "missing_value"]
+        same_missing = np.array_equal(self.missing_value, other.missing_value, equal_nan=True)
+        return same_missing and all(getattr(self, name) == getattr(other, name) for name in rest)
 
     @property
     def numpy_dtype(self) -> np.dtype[np.floating]:
