@@ -248,7 +248,8 @@ def _frozen_array(name: str, given: Any, dtype: Any, ndim: int) -> npt.NDArray[A
             whole = array.dtype.kind in "iuf" and np.array_equal(array, array.astype(dtype))
             if not whole:
                 raise TypeError(f"cannot turn {array.dtype} into {np.dtype(dtype)} without loss")
-        array = np.array(array, dtype=dtype, order="C", copy=array.flags.writeable or None)
+        copy_if_needed = np.array if array.flags.writeable else np.asarray
+        array = copy_if_needed(array, dtype=dtype, order="C")
     except (TypeError, ValueError, OverflowError) as error:
         raise ModelError(f"{name} must be an array of {np.dtype(dtype)}: {error}.") from error
     if array.ndim != ndim:
