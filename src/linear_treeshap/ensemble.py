@@ -254,7 +254,7 @@ def _frozen_array(name: str, given: Any, dtype: Any, ndim: int) -> npt.NDArray[A
                 raise TypeError(f"cannot turn {array.dtype} into {np.dtype(dtype)} without loss")
         # A read-only view is still the caller's to change, through the array below it.
         shared = array.flags.writeable or isinstance(array.base, np.ndarray)
-        array = np.array(array, dtype=dtype, order="C", copy=shared or None)
+        array = (np.array if shared else np.asarray)(array, dtype=dtype, order="C")
     except (TypeError, ValueError, OverflowError) as error:
         raise ModelError(f"{name} must be an array of {np.dtype(dtype)}: {error}.") from error
     if array.ndim != ndim:

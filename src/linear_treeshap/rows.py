@@ -1,69 +1,208 @@
-"""What a model expects of a row, and the user's X → arrays the engine can read.
+"""The user's X → arrays that trees can read, as a model's `RowFormat` says.
 
-`RowFormat` is the half of a model that concerns its input: column names, number type, what
-counts as missing, how categories are coded. It travels with the trees in a `TreeEnsemble`.
+Arrays of the right type pass through without a copy; whatever has to be changed or made dense is
+done slice by slice, so that memory stays bounded. Data frames are in `frames.py`.
 """
 
 from __future__ import annotations
 
-import math
-from dataclasses import dataclass, field
-from typing import Literal
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass, replace
+from typing import Any
 
 import numpy as np
+import numpy.typing as npt
 
-from .errors import ModelError
+from .columns import codes_of_numbers, numbers_of_objects
+from .errors import InputError
+from .frames import frame_to_array, is_frame, is_nameless_series, match_columns
+from .row_format import Label, RowFormat
 
-__all__ = ["Label", "RowFormat"]
+__all__ = ["Label", "RowFormat", "Rows", "read_rows"]
 
-#: A category as the user wrote it.
-Label = str | int | float | bool
+Array = npt.NDArray[Any]
+
+#: LightGBM's zero: numbers this close to it are zero.
+_ZERO = float(np.float32(1e-35))
 
 
-@dataclass(frozen=True)
-class RowFormat:
-    """How a row must look before a tree may read it.
+@dataclass(frozen=True, eq=False)
+class Rows:
+    """The user's rows: ``rows[start:stop]`` is an array of shape (stop - start, n_features).
 
-    A row becomes a vector of `dtype` numbers, one per feature. NaN means missing. A categorical
-    feature holds its category's code; whatever the model does not know is NaN, or a code that
-    is in no set.
+    The array is C-contiguous and of the model's dtype, NaN means missing, and a categorical
+    feature holds a code. It may be a view of the user's own array: read it, do not write to it.
     """
 
-    n_features: int
-    feature_names: tuple[str, ...] | None = None
-    #: Numbers are cast to this type before they meet a threshold.
-    dtype: Literal["float32", "float64"] = "float64"
-    #: This value means missing, as NaN always does (XGBoost's ``missing=``).
-    missing_value: float = math.nan
-    #: Features for which zero (within 1e-35 of it) means missing: LightGBM's ``zero_as_missing``.
-    zero_is_missing: frozenset[int] = frozenset()
-    #: What an entry absent from a sparse matrix means: missing (XGBoost) or zero (all others).
-    absent_is_missing: bool = False
-    #: Labels of the categorical features that have any: ``categories[feature][code]``.
-    categories: dict[int, tuple[Label, ...]] = field(default_factory=dict)
-    #: Is a number found in a labelled column a code (LightGBM, XGBoost) or a label (the others)?
-    numbers_are_codes: bool = True
+    n_rows: int
+    #: The index of a pandas frame or Series, to label results with.
+    index: Any
+    #: The data frame the rows came from, if they did.
+    frame: Any
+    _read: Callable[[int, int], Array]
 
-    def __post_init__(self) -> None:
-        if self.n_features < 0:
-            raise ModelError(f"n_features must not be negative, got {self.n_features}.")
-        if self.feature_names is not None and len(self.feature_names) != self.n_features:
-            raise ModelError(
-                f"{len(self.feature_names)} feature names were given for {self.n_features} features."
-            )
-        if self.dtype not in ("float32", "float64"):
-            raise ModelError(f"dtype must be 'float32' or 'float64', got {self.dtype!r}.")
-        stray = [f for f in {*self.zero_is_missing, *self.categories} if not 0 <= f < self.n_features]
-        if stray:
-            raise ModelError(f"Feature {stray[0]} is out of range: there are {self.n_features} features.")
+    def __len__(self) -> int:
+        return self.n_rows
 
-    def __eq__(self, other: object) -> bool:
-        # Not the generated one, which since Python 3.13 finds a NaN unequal to itself.
-        def key(row_format: RowFormat) -> list[object]:
-            return [repr(v) if isinstance(v, float) else v for v in vars(row_format).values()]
+    def __getitem__(self, part: slice) -> Array:
+        start, stop, step = part.indices(self.n_rows)
+        if step != 1:
+            raise ValueError(f"Rows are read in order, one after another; got a step of {step}.")
+        return self._read(start, max(start, stop))
 
-        return isinstance(other, RowFormat) and key(self) == key(other)
 
-    @property
-    def numpy_dtype(self) -> np.dtype[np.floating]:
-        return np.dtype(self.dtype)
+def read_rows(X: Any, row_format: RowFormat) -> Rows:
+    """Read rows of any kind: arrays, sparse matrices, data frames, lists, one row.
+
+    Columns of a frame are matched to the model's feature names in any order; those of an array by
+    position. One-dimensional input is one row.
+
+    Raises
+    ------
+    InputError
+        The rows do not fit the model; the message says which column and what to do.
+    """
+    if is_frame(X):
+        array, index, frame = frame_to_array(X, row_format)
+        return Rows(len(array), index, frame, _dense_reader(array, _without_labels(row_format)))
+    if hasattr(X, "tocsr"):
+        return _sparse_rows(X, row_format)
+    package = type(X).__module__.partition(".")[0]
+    if package == "xgboost":
+        return _dmatrix_rows(X, row_format)
+    if package == "catboost":
+        return _pool_rows(X, row_format)
+    array = _as_array(X.to_numpy() if is_nameless_series(X) else X, row_format)
+    return Rows(len(array), None, None, _dense_reader(array, row_format))
+
+
+def _without_labels(row_format: RowFormat) -> RowFormat:
+    """The format of rows whose labels have been turned into codes already."""
+    return replace(row_format, categories={})
+
+
+# -- dense -------------------------------------------------------------------------------------------
+
+
+def _as_array(X: Any, row_format: RowFormat) -> Array:
+    """A two-dimensional array of real numbers, or of objects that may stand for numbers."""
+    if isinstance(X, np.ma.MaskedArray):
+        X = np.ma.filled(X.astype(np.float64), np.nan)
+    try:
+        array = np.asarray(X)
+    except ValueError as error:
+        raise InputError(f"X is not a table: its rows differ in length ({error}).") from error
+    if array.dtype.kind in "US":
+        # NumPy turns every number of a list into text when there is one text among them.
+        array = np.array(X, dtype=object)
+    if array.dtype.kind not in "biufO":
+        raise InputError(f"X must hold real numbers, got an array of {array.dtype}. Convert it first.")
+    if array.ndim == 1:
+        array = array[np.newaxis]
+    if array.ndim != 2:
+        raise InputError(f"X must have one row per row to explain (two dimensions), got shape {array.shape}.")
+    _check_width(array.shape[1], row_format, one_row=np.ndim(X) == 1)
+    if array.dtype.kind == "O":
+        columns = [numbers_of_objects(array[:, f].tolist(), row_format, f) for f in range(array.shape[1])]
+        array = np.stack(columns, axis=1) if columns else np.empty(array.shape)
+    return array
+
+
+def _check_width(width: int, row_format: RowFormat, one_row: bool = False) -> None:
+    if width == row_format.n_features:
+        return
+    hint = (
+        "One-dimensional input is one row; for one column use X.reshape(-1, 1)."
+        if one_row
+        else "Pass the columns the model was trained on, in the same order."
+    )
+    raise InputError(f"X has {width} columns but the model was trained on {row_format.n_features}. {hint}")
+
+
+def _dense_reader(array: Array, row_format: RowFormat) -> Callable[[int, int], Array]:
+    """Slices of ``array`` as the format says, without a copy where nothing is to be done."""
+    dtype = row_format.numpy_dtype
+    changes = _changes_values(row_format)
+
+    def read(start: int, stop: int) -> Array:
+        with np.errstate(over="ignore"):  # beyond float32 is infinity, as in the libraries
+            part = np.ascontiguousarray(array[start:stop], dtype=dtype)
+        if changes:
+            if part.base is not None or part is array:
+                part = part.copy()
+            _apply(part, array[start:stop], row_format)
+        return part
+
+    return read
+
+
+def _changes_values(row_format: RowFormat) -> bool:
+    labels_to_replace = row_format.categories and not row_format.numbers_are_codes
+    marks_missing = not np.isnan(row_format.missing_value)
+    return bool(labels_to_replace or marks_missing or row_format.zero_is_missing)
+
+
+def _apply(part: Array, original: Array, row_format: RowFormat) -> None:
+    """Turn labels into codes and what counts as missing into NaN, in place."""
+    if not row_format.numbers_are_codes:
+        for feature in row_format.categories:
+            # Labels are compared before they are cast: 16777217 is no float32.
+            part[:, feature] = codes_of_numbers(original[:, feature].astype(np.float64), row_format, feature)
+    if not np.isnan(row_format.missing_value):
+        part[part == part.dtype.type(row_format.missing_value)] = np.nan
+    for feature in row_format.zero_is_missing:
+        column = part[:, feature]
+        column[np.abs(column) <= _ZERO] = np.nan
+
+
+# -- sparse and the libraries' own containers ---------------------------------------------------------------
+
+
+def _sparse_rows(X: Any, row_format: RowFormat) -> Rows:
+    """A SciPy sparse matrix or array; only the slices asked for become dense."""
+    if X.dtype.kind not in "biuf":
+        raise InputError(f"X must hold real numbers, got a sparse matrix of {X.dtype}.")
+    matrix = X.tocsr()
+    if matrix.ndim != 2:
+        raise InputError(f"X must have two dimensions, got a sparse array of shape {matrix.shape}.")
+    _check_width(matrix.shape[1], row_format)
+    absent = np.nan if row_format.absent_is_missing else 0.0
+
+    def read(start: int, stop: int) -> Array:
+        part = matrix[start:stop]
+        part.sum_duplicates()
+        dense = np.full(part.shape, absent)
+        dense[np.repeat(np.arange(len(dense)), np.diff(part.indptr)), part.indices] = part.data
+        return _dense_reader(dense, row_format)(0, len(dense))
+
+    return Rows(matrix.shape[0], None, None, read)
+
+
+def _dmatrix_rows(X: Any, row_format: RowFormat) -> Rows:
+    """An XGBoost DMatrix holds a sparse matrix in which absent means missing."""
+    if type(X).__name__ != "DMatrix":
+        raise InputError(
+            f"A {type(X).__name__} keeps the bins of its numbers only. Pass the data it was made of."
+        )
+    matrix = X.get_data()
+    if X.feature_names is not None:
+        matrix = _reordered(matrix, list(X.feature_names), row_format)
+    return _sparse_rows(matrix, replace(row_format, absent_is_missing=True))
+
+
+def _pool_rows(X: Any, row_format: RowFormat) -> Rows:
+    """A CatBoost Pool gives its numbers back only if all of its features are numeric."""
+    try:
+        features = X.get_features()
+    except Exception as error:  # CatBoostError, which need not be imported to be caught
+        raise InputError(
+            f"The rows cannot be read back from this {type(X).__name__}: {error}. "
+            f"Pass the data frame or array that it was made of."
+        ) from error
+    array = _reordered(np.asarray(features), list(X.get_feature_names()), row_format)
+    return read_rows(array, row_format)
+
+
+def _reordered(table: Any, columns: Sequence[str], row_format: RowFormat) -> Any:
+    order = match_columns(columns, row_format)
+    return table if order == list(range(len(columns))) else table[:, order]

@@ -1,0 +1,180 @@
+"""Any model people have → TreeEnsemble.
+
+A table says which module of this package reads which class. It is looked up by the name of the
+class and of its bases, so a library is imported only when a model of that library is at hand.
+Every such module offers ``to_ensemble(model)`` and ``raw_prediction(model, X)``.
+"""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Mapping
+from importlib import import_module
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import numpy.typing as npt
+
+from ..ensemble import TreeEnsemble
+from ..errors import FileFormatError, UnsupportedModelError
+
+__all__ = ["IMPORTERS", "REFUSED", "import_model", "raw_prediction"]
+
+#: "package.Class" → the module of this package that reads it. The package is the first part of the
+#: module's name only: libraries move their classes between files, hardly ever between packages.
+IMPORTERS: dict[str, str] = {
+    "sklearn.DecisionTreeClassifier": "sklearn_trees",
+    "sklearn.DecisionTreeRegressor": "sklearn_trees",
+    "sklearn.ExtraTreeClassifier": "sklearn_trees",
+    "sklearn.ExtraTreeRegressor": "sklearn_trees",
+    "sklearn.RandomForestClassifier": "sklearn_trees",
+    "sklearn.RandomForestRegressor": "sklearn_trees",
+    "sklearn.ExtraTreesClassifier": "sklearn_trees",
+    "sklearn.ExtraTreesRegressor": "sklearn_trees",
+    "sklearn.GradientBoostingClassifier": "sklearn_boosting",
+    "sklearn.GradientBoostingRegressor": "sklearn_boosting",
+    "sklearn.HistGradientBoostingClassifier": "sklearn_hist",
+    "sklearn.HistGradientBoostingRegressor": "sklearn_hist",
+    "sklearn.IsolationForest": "isolation_forest",
+    "sklearn.BaggingClassifier": "bagging",
+    "sklearn.BaggingRegressor": "bagging",
+    "sklearn.Pipeline": "wrappers",
+    "sklearn.BaseSearchCV": "wrappers",
+    "sklearn.MultiOutputClassifier": "wrappers",
+    "sklearn.MultiOutputRegressor": "wrappers",
+    "quantile_forest.BaseForestQuantileRegressor": "quantile_forest",
+    "sksurv.RandomSurvivalForest": "survival",
+    "sksurv.ExtraSurvivalTrees": "survival",
+    "sksurv.SurvivalTree": "survival",
+    "xgboost.Booster": "xgboost",
+    "xgboost.XGBModel": "xgboost",
+    "lightgbm.Booster": "lightgbm",
+    "lightgbm.LGBMModel": "lightgbm",
+    "catboost.CatBoost": "catboost",
+    "treelite.Model": "treelite",
+}
+
+#: "package.Class" → why it is not a sum of trees, and what to do.
+REFUSED: dict[str, str] = {
+    "sklearn.AdaBoostClassifier": (
+        "AdaBoost lets its trees vote, which is not a sum of what the trees predict. Explain its "
+        "trees one by one (model.estimators_), or train a gradient boosting model."
+    ),
+    "sklearn.AdaBoostRegressor": (
+        "AdaBoost takes the weighted median of its trees, which is not a sum. Explain its trees one "
+        "by one (model.estimators_), or train a gradient boosting model."
+    ),
+    "sklearn.CalibratedClassifierCV": (
+        "Calibration bends the output of a tree model, so the result is not a sum of trees. Explain "
+        "the model before calibration: model.calibrated_classifiers_[i].estimator."
+    ),
+    "sklearn.OneVsRestClassifier": (
+        "One-vs-rest divides the probabilities of its models by their sum, so the result is not a sum "
+        "of trees. Explain the models of single classes: model.estimators_[i]."
+    ),
+    "sklearn.RandomTreesEmbedding": (
+        "RandomTreesEmbedding turns rows into leaf numbers and predicts nothing. Explain the model "
+        "that is trained on its output."
+    ),
+    "sklearn.StackingClassifier": (
+        "Stacking feeds predictions to another model, so the result is not a sum of trees. Explain "
+        "its parts one by one: model.estimators_."
+    ),
+    "sklearn.StackingRegressor": (
+        "Stacking feeds predictions to another model, so the result is not a sum of trees. Explain "
+        "its parts one by one: model.estimators_."
+    ),
+    "sklearn.TransformedTargetRegressor": (
+        "The prediction is transformed after the trees are summed. Explain the model in the transformed "
+        "units: model.regressor_."
+    ),
+    "sklearn.VotingClassifier": (
+        "Voting mixes models that need not be trees. Explain its parts one by one, model.estimators_; "
+        "with soft voting their values may be averaged."
+    ),
+    "sklearn.VotingRegressor": (
+        "Voting mixes models that need not be trees. Explain its parts one by one, model.estimators_; "
+        "their values may be averaged."
+    ),
+}
+
+
+def import_model(model: Any) -> TreeEnsemble:
+    """Read a trained model, whatever library it came from.
+
+    Parameters
+    ----------
+    model
+        A fitted model of a supported class, a `TreeEnsemble`, a dictionary of arrays, or the path
+        of a file: XGBoost's JSON or UBJSON, LightGBM's text, or one that `linear_treeshap.save` wrote.
+
+    Raises
+    ------
+    UnsupportedModelError
+        The class is unknown, or the model is not a sum of trees.
+    """
+    if isinstance(model, TreeEnsemble):
+        return model
+    if isinstance(model, (str, os.PathLike)):
+        return _read_file(Path(model))
+    ensemble = _importer_of(model).to_ensemble(model)
+    assert isinstance(ensemble, TreeEnsemble)
+    return ensemble
+
+
+def raw_prediction(model: Any, X: Any) -> npt.NDArray[np.float64]:
+    """The model's own raw prediction of the rows ``X``, computed by the library it came from.
+
+    Returns an array of shape (n_rows, n_outputs), with the outputs that `import_model` gives. A
+    `TreeEnsemble`, a dictionary and a file have no library behind them: there it is what
+    `TreeEnsemble.predict` says.
+    """
+    if isinstance(model, (TreeEnsemble, str, os.PathLike)):
+        from ..rows import read_rows
+
+        ensemble = import_model(model)
+        rows = read_rows(X, ensemble.row_format)
+        return ensemble.predict(rows[0 : rows.n_rows])
+    prediction = np.asarray(_importer_of(model).raw_prediction(model, X), dtype=np.float64)
+    return prediction.reshape(len(prediction), -1)
+
+
+def _importer_of(model: Any) -> Any:
+    """The module of this package that reads ``model``."""
+    if isinstance(model, Mapping):
+        return import_module(".arrays", __name__)
+    if isinstance(model, type):
+        raise UnsupportedModelError(f"Expected a fitted model, got the class {model.__name__} itself.")
+    for base in type(model).__mro__:
+        name = f"{base.__module__.partition('.')[0]}.{base.__qualname__}"
+        if name in REFUSED:
+            raise UnsupportedModelError(f"{type(model).__name__} cannot be explained. {REFUSED[name]}")
+        if name in IMPORTERS:
+            return import_module(f".{IMPORTERS[name]}", __name__)
+    trees = getattr(model, "estimators_", None)
+    if isinstance(trees, list) and trees and all(hasattr(tree, "tree_") for tree in trees):
+        # Forests of other libraries that are built of scikit-learn's trees.
+        return import_module(".sklearn_trees", __name__)
+    raise UnsupportedModelError(
+        f"Cannot read a model of class {type(model).__module__}.{type(model).__qualname__}. Supported are: "
+        f"{', '.join(sorted(IMPORTERS))}, classes derived from these, forests whose estimators_ are "
+        f"scikit-learn trees, a dictionary of arrays, a TreeEnsemble, and files of XGBoost and LightGBM."
+    )
+
+
+def _read_file(path: Path) -> TreeEnsemble:
+    """Read a model file; its first bytes say who wrote it."""
+    if not path.is_file():
+        raise FileFormatError(f"There is no file {str(path)!r}.")
+    with path.open("rb") as file:
+        head = file.read(16)
+    if head.startswith(b"{"):
+        reader = import_module(".xgboost", __name__).read_file
+    elif head.startswith(b"tree"):
+        reader = import_module(".lightgbm", __name__).read_file
+    else:
+        reader = import_module("..storage", __name__).load
+    ensemble = reader(path)
+    assert isinstance(ensemble, TreeEnsemble)
+    return ensemble

@@ -1,0 +1,58 @@
+"""scikit-learn's Bagging over trees and forests → TreeEnsemble: the mean of the models inside.
+
+Each of them may have been trained on a choice of columns and may have seen some classes only.
+"""
+
+from __future__ import annotations
+
+from typing import Any
+
+import numpy as np
+import numpy.typing as npt
+
+from ..ensemble import TreeEnsemble
+from ..errors import UnsupportedModelError
+from ..rows import RowFormat
+from . import IMPORTERS, sklearn_trees
+from .assemble import Part, combine, names_of
+from .wrappers import unwrap
+
+__all__ = ["to_ensemble"]
+
+
+def to_ensemble(model: Any) -> TreeEnsemble:
+    estimators = [unwrap(estimator) for estimator in sklearn_trees.fitted(model, "estimators_")]
+    for estimator in estimators:
+        _require_tree(estimator)
+    classes = getattr(model, "classes_", None)
+    n_outputs = 1 if classes is None else len(classes)
+    parts = []
+    for estimator, features in zip(estimators, model.estimators_features_, strict=True):
+        # The models inside are trained on the numbers of the classes: theirs are our outputs.
+        outputs = range(1) if classes is None else [int(code) for code in estimator.classes_]
+        ensemble = sklearn_trees.to_ensemble(estimator)
+        if classes is None:
+            outputs = range(ensemble.n_outputs)
+            n_outputs = ensemble.n_outputs
+        parts.append(Part(ensemble, outputs, 1.0 / len(estimators), [int(f) for f in features]))
+    return combine(
+        parts,
+        n_outputs,
+        row_format=RowFormat(int(model.n_features_in_), names_of(model), "float32", numbers_are_codes=False),
+        output_names=None if classes is None else [str(label) for label in classes],
+    )
+
+
+def raw_prediction(model: Any, X: Any) -> npt.NDArray[np.float64]:
+    predict = model.predict_proba if hasattr(model, "predict_proba") else model.predict
+    return np.asarray(predict(X), dtype=np.float64)
+
+
+def _require_tree(estimator: Any) -> None:
+    """Boosted classifiers, for one, are sums of log-odds, but bagging averages probabilities."""
+    names = [f"{base.__module__.partition('.')[0]}.{base.__name__}" for base in type(estimator).__mro__]
+    if not any(IMPORTERS.get(name) == "sklearn_trees" for name in names):
+        raise UnsupportedModelError(
+            f"Bagging is explained over scikit-learn's trees and forests only; this one is made of "
+            f"{type(estimator).__name__}. Explain the models inside one by one: model.estimators_."
+        )

@@ -1,0 +1,64 @@
+"""scikit-learn's IsolationForest → TreeEnsemble.
+
+An anomaly score is not a sum of trees, but the mean path length it is made of is: the mean over the
+trees of the number of splits a row passes, plus the expected number of further splits, c(n), that it
+would take to isolate it from the n training rows in its leaf. Short paths mean anomalies, so as with
+``score_samples``, which is ``-2 ** (-path length / c(max_samples_))``, low values are anomalous.
+"""
+
+from __future__ import annotations
+
+from typing import Any
+
+import numpy as np
+import numpy.typing as npt
+
+from ..ensemble import TreeEnsemble
+from ..rows import RowFormat
+from .assemble import NodeArrays, names_of
+from .sklearn_trees import fill_tree, fitted
+
+__all__ = ["to_ensemble"]
+
+Float64 = npt.NDArray[np.float64]
+
+
+def to_ensemble(model: Any) -> TreeEnsemble:
+    trees = [estimator.tree_ for estimator in fitted(model, "estimators_")]
+    nodes = NodeArrays.empty([tree.node_count for tree in trees], width=1)
+    for index, (tree, features) in enumerate(zip(trees, model.estimators_features_, strict=True)):
+        here = nodes.nodes_of(index)
+        # With max_features < 1 each tree sees its own choice of columns.
+        fill_tree(nodes, here, tree, np.asarray(features))
+        nodes.value[here, 0] = _depths(tree) + expected_path_length(tree.n_node_samples)
+    nodes.value[...] /= len(trees)
+    return TreeEnsemble(
+        **nodes.finish(),
+        base_values=np.zeros(1),
+        row_format=RowFormat(int(model.n_features_in_), names_of(model), "float32", numbers_are_codes=False),
+        output_names=("path length",),
+    )
+
+
+def raw_prediction(model: Any, X: Any) -> Float64:
+    per_path = expected_path_length(np.array([model.max_samples_]))[0]
+    return np.asarray(-np.log2(-model.score_samples(X)) * per_path)
+
+
+def expected_path_length(n_rows: npt.NDArray[Any]) -> Float64:
+    """c(n) of the isolation forest paper: mean depth of a row in a random binary tree of n rows."""
+    n = np.maximum(np.asarray(n_rows, dtype=np.float64), 2.0)
+    # For three rows or more; the harmonic number is approximated by log + gamma, as in the library.
+    length = 2.0 * (np.log(np.maximum(n - 1.0, 1.0)) + np.euler_gamma) - 2.0 * (n - 1.0) / n
+    return np.where(n_rows <= 1, 0.0, np.where(n_rows == 2, 1.0, length))
+
+
+def _depths(tree: Any) -> npt.NDArray[np.int64]:
+    """The number of edges from the root to each node."""
+    depth = np.zeros(tree.node_count, dtype=np.int64)
+    parents = np.array([0]) if tree.node_count > 1 else np.array([], dtype=np.int64)
+    while parents.size:
+        children = np.concatenate([tree.children_left[parents], tree.children_right[parents]])
+        depth[children] = np.tile(depth[parents] + 1, 2)
+        parents = children[tree.children_left[children] >= 0]
+    return depth

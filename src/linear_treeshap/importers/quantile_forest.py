@@ -1,0 +1,29 @@
+"""Forests of the quantile-forest library → TreeEnsemble of their mean.
+
+A quantile is not a sum of trees. The mean of the trees is, and that is what is explained: what a
+plain random forest of the same trees would predict.
+"""
+
+from __future__ import annotations
+
+from typing import Any
+
+import numpy as np
+import numpy.typing as npt
+
+from ..ensemble import TreeEnsemble
+from .sklearn_trees import mean_of_trees
+
+__all__ = ["to_ensemble"]
+
+
+def to_ensemble(model: Any) -> TreeEnsemble:
+    return mean_of_trees(model)
+
+
+def raw_prediction(model: Any, X: Any) -> npt.NDArray[np.float64]:
+    from sklearn.ensemble import RandomForestRegressor
+
+    # Their predict answers with quantiles, and with a mean that weighs rows, not trees; the one
+    # that they override is the mean of the trees.
+    return np.asarray(RandomForestRegressor.predict(model, X), dtype=np.float64)

@@ -1,0 +1,63 @@
+"""scikit-learn's GradientBoosting → TreeEnsemble.
+
+The output is that of ``decision_function`` (log-odds; one per class if there are more than two) or,
+for a regressor, of ``predict``.
+"""
+
+from __future__ import annotations
+
+from typing import Any
+
+import numpy as np
+import numpy.typing as npt
+
+from ..ensemble import TreeEnsemble
+from ..errors import UnsupportedModelError
+from ..rows import RowFormat
+from .assemble import NodeArrays, names_of
+from .sklearn_trees import fill_tree, fitted
+
+__all__ = ["class_names", "to_ensemble"]
+
+
+def to_ensemble(model: Any) -> TreeEnsemble:
+    stages = fitted(model, "estimators_")  # (n_stages, n_outputs)
+    trees = [estimator.tree_ for estimator in stages.ravel()]
+    nodes = NodeArrays.empty([tree.node_count for tree in trees], width=1)
+    for index, tree in enumerate(trees):
+        here = nodes.nodes_of(index)
+        fill_tree(nodes, here, tree)
+        nodes.value[here] = tree.value[:, 0] * model.learning_rate
+    n_outputs = stages.shape[1]
+    return TreeEnsemble(
+        **nodes.finish(),
+        base_values=_base_values(model),
+        tree_output=np.tile(np.arange(n_outputs, dtype=np.int32), len(stages)),
+        row_format=RowFormat(int(model.n_features_in_), names_of(model), "float32", numbers_are_codes=False),
+        output_names=class_names(model, n_outputs),
+    )
+
+
+def raw_prediction(model: Any, X: Any) -> npt.NDArray[np.float64]:
+    predict = model.decision_function if hasattr(model, "decision_function") else model.predict
+    return np.asarray(predict(X), dtype=np.float64)
+
+
+def class_names(model: Any, n_outputs: int) -> tuple[str, ...] | None:
+    """The classes the outputs speak of; a single output speaks of the second of two classes."""
+    classes = getattr(model, "classes_", None)
+    return None if classes is None else tuple(map(str, classes[-n_outputs:]))
+
+
+def _base_values(model: Any) -> npt.NDArray[np.float64]:
+    """What the model predicts before its first tree; it must not depend on the row."""
+    start = model.init_
+    name = type(start).__name__
+    constant = isinstance(start, str) or name in ("DummyClassifier", "DummyRegressor")
+    if not constant or getattr(start, "strategy", None) == "stratified":
+        raise UnsupportedModelError(
+            f"This {type(model).__name__} starts from the predictions of {name} (its init parameter), which "
+            f"vary from row to row and are not explained by its trees. Train it with init=None or init='zero'."
+        )
+    row = np.zeros((1, model.n_features_in_), dtype=np.float32)
+    return np.asarray(model._raw_predict_init(row), dtype=np.float64).ravel()

@@ -1,0 +1,88 @@
+"""scikit-learn's HistGradientBoosting → TreeEnsemble.
+
+The output is the raw prediction before the link: log-odds for classifiers (one per class if there
+are more than two), the log of the prediction for Poisson and gamma losses, else the prediction.
+Rows are compared in float64. Labels of categories become codes as the model's own encoder says, and a
+label it has not seen is missing.
+"""
+
+from __future__ import annotations
+
+from typing import Any
+
+import numpy as np
+import numpy.typing as npt
+
+from ..ensemble import TreeEnsemble
+from ..rows import Label, RowFormat
+from .assemble import NodeArrays, names_of, pack_bits
+from .sklearn_boosting import class_names
+from .sklearn_trees import fitted
+
+__all__ = ["to_ensemble"]
+
+
+def to_ensemble(model: Any) -> TreeEnsemble:
+    iterations = fitted(model, "_predictors")  # lists of one predictor per output
+    predictors = [predictor for iteration in iterations for predictor in iteration]
+    column = _columns(model)
+    nodes = NodeArrays.empty([len(predictor.nodes) for predictor in predictors], width=1)
+    category_set = np.full(len(nodes.left), -1, dtype=np.int32)
+    bitsets: list[npt.NDArray[np.uint32]] = [np.zeros((0, 8), dtype=np.uint32)]
+    n_sets = 0
+    for index, predictor in enumerate(predictors):
+        here, theirs = nodes.nodes_of(index), predictor.nodes
+        inner = theirs["is_leaf"] == 0
+        nodes.left[here] = np.where(inner, theirs["left"].astype(np.int32), -1)
+        nodes.right[here] = np.where(inner, theirs["right"].astype(np.int32), -1)
+        nodes.feature[here] = np.where(inner, column[theirs["feature_idx"]], -1)
+        nodes.threshold[here] = np.where(inner, theirs["num_threshold"], 0.0)
+        nodes.cover[here] = theirs["count"]
+        nodes.value[here, 0] = theirs["value"]
+        nodes.missing_left[here] = theirs["missing_go_to_left"]
+        by_set = inner & (theirs["is_categorical"] == 1)
+        category_set[here] = np.where(by_set, n_sets + theirs["bitset_idx"].astype(np.int32), -1)
+        bitsets.append(predictor.raw_left_cat_bitsets)
+        n_sets += len(predictor.raw_left_cat_bitsets)
+    category_set.setflags(write=False)
+    category_offsets, category_codes = pack_bits(np.concatenate(bitsets))
+    base_values = np.asarray(model._baseline_prediction, dtype=np.float64).ravel()
+    return TreeEnsemble(
+        **nodes.finish(),
+        category_set=category_set,
+        category_offsets=category_offsets,
+        category_codes=category_codes,
+        base_values=base_values,
+        tree_output=np.tile(np.arange(len(base_values), dtype=np.int32), len(iterations)),
+        row_format=RowFormat(
+            int(model.n_features_in_),
+            names_of(model),
+            dtype="float64",
+            categories=_categories(model),
+            numbers_are_codes=False,
+        ),
+        output_names=class_names(model, len(base_values)),
+    )
+
+
+def raw_prediction(model: Any, X: Any) -> npt.NDArray[np.float64]:
+    return np.asarray(model._raw_predict(X), dtype=np.float64)
+
+
+def _columns(model: Any) -> npt.NDArray[np.int32]:
+    """The user's column for each column the trees see: an encoder moves categorical ones to the front."""
+    categorical = model.is_categorical_
+    if categorical is None:
+        return np.arange(model.n_features_in_, dtype=np.int32)
+    return np.concatenate([np.flatnonzero(categorical), np.flatnonzero(~categorical)]).astype(np.int32)
+
+
+def _categories(model: Any) -> dict[int, tuple[Label, ...]]:
+    """The labels of each categorical column, in the order of their codes; a missing label has no code."""
+    if model.is_categorical_ is None:
+        return {}
+    encoder = model._preprocessor.named_transformers_["encoder"]
+    return {
+        int(feature): tuple(label for label in labels.tolist() if label is not None and label == label)
+        for feature, labels in zip(np.flatnonzero(model.is_categorical_), encoder.categories_, strict=True)
+    }

@@ -1,0 +1,121 @@
+"""scikit-learn trees and forests, and forests of other libraries built of such trees → TreeEnsemble.
+
+A regressor has an output per target. A classifier has one per class: the probabilities of
+``predict_proba``, for all targets one after another if there are several. A forest is the mean of
+its trees. Rows are cast to float32 and compared (``<=``) with float64 thresholds.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import Any
+
+import numpy as np
+import numpy.typing as npt
+
+from ..ensemble import TreeEnsemble
+from ..errors import ModelError, UnsupportedModelError
+from ..rows import RowFormat
+from .assemble import NodeArrays, names_of
+
+__all__ = ["fill_tree", "fitted", "mean_of_trees", "to_ensemble"]
+
+Float64 = npt.NDArray[np.float64]
+
+
+def to_ensemble(model: Any) -> TreeEnsemble:
+    ensemble = mean_of_trees(model)
+    if type(model).__module__.partition(".")[0] != "sklearn":
+        _require_same_prediction(model, ensemble)
+    return ensemble
+
+
+def mean_of_trees(model: Any) -> TreeEnsemble:
+    """A tree, or the mean of the trees in ``model.estimators_``, whatever the model itself predicts."""
+    if hasattr(model, "estimators_"):
+        trees = [estimator.tree_ for estimator in model.estimators_]
+    else:
+        trees = [fitted(model, "tree_")]
+    columns, names = _outputs(model, trees[0])
+    nodes = NodeArrays.empty([tree.node_count for tree in trees], width=len(columns))
+    for index, tree in enumerate(trees):
+        here = nodes.nodes_of(index)
+        fill_tree(nodes, here, tree)
+        nodes.value[here] = tree.value.reshape(tree.node_count, -1)[:, columns]
+    nodes.value[...] /= len(trees)
+    return TreeEnsemble(
+        **nodes.finish(),
+        base_values=np.zeros(len(columns)),
+        row_format=RowFormat(int(model.n_features_in_), names_of(model), "float32", numbers_are_codes=False),
+        output_names=names,
+    )
+
+
+def raw_prediction(model: Any, X: Any) -> Float64:
+    if not hasattr(model, "predict_proba"):
+        return np.asarray(model.predict(X), dtype=np.float64)
+    probabilities = model.predict_proba(X)
+    return np.hstack(probabilities) if isinstance(probabilities, list) else np.asarray(probabilities)
+
+
+def fitted(model: Any, attribute: str) -> Any:
+    """An attribute that only a fitted model has."""
+    if not hasattr(model, attribute):
+        raise ModelError(f"This {type(model).__name__} is not fitted yet: call its fit method first.")
+    return getattr(model, attribute)
+
+
+def fill_tree(
+    nodes: NodeArrays, here: slice, tree: Any, features: npt.NDArray[np.integer[Any]] | None = None
+) -> None:
+    """Copy everything but the values of a fitted ``tree_``; ``features`` are its columns' numbers."""
+    inner = tree.children_left >= 0
+    column = tree.feature if features is None else features[tree.feature]
+    nodes.left[here] = tree.children_left
+    nodes.right[here] = tree.children_right
+    nodes.feature[here] = np.where(inner, column, -1)
+    nodes.threshold[here] = np.where(inner, tree.threshold, 0.0)
+    nodes.cover[here] = tree.weighted_n_node_samples
+    # Version 1.4 keeps this field in the nodes but has no attribute for it.
+    nodes.missing_left[here] = tree.__getstate__()["nodes"]["missing_go_to_left"]
+
+
+def _outputs(model: Any, tree: Any) -> tuple[Sequence[int], tuple[str, ...] | None]:
+    """Which columns of a tree's flattened values are outputs, and what they are called.
+
+    A classifier's values are padded to the largest number of classes among its targets.
+    """
+    classes = getattr(model, "classes_", None)
+    if classes is None:
+        return range(tree.n_outputs), None
+    if tree.n_outputs == 1:
+        return range(len(classes)), tuple(map(str, classes))
+    columns, names = [], []
+    for target, labels in enumerate(classes):
+        columns += [target * tree.max_n_classes + code for code in range(len(labels))]
+        names += [f"{target}: {label}" for label in labels]
+    return columns, tuple(names)
+
+
+def _require_same_prediction(model: Any, ensemble: TreeEnsemble) -> None:
+    """Other libraries may combine the trees in any way: try some rows made of the thresholds."""
+    rng = np.random.default_rng(0)
+    inner = ~ensemble.is_leaf
+    rows = np.zeros((8, ensemble.n_features), dtype=np.float32)
+    for feature in np.unique(ensemble.feature[inner]):
+        rows[1:, feature] = rng.choice(ensemble.threshold[inner & (ensemble.feature == feature)], size=7)
+    expected, theirs = ensemble.predict(rows), raw_prediction(model, _named(rows, ensemble))
+    if theirs.reshape(8, -1).shape != expected.shape or not np.allclose(theirs.reshape(8, -1), expected):
+        raise UnsupportedModelError(
+            f"{type(model).__name__} does not predict the mean of its trees, so its prediction is not a sum "
+            f"of trees. Explain its trees one by one: model.estimators_."
+        )
+
+
+def _named(rows: npt.NDArray[np.float32], ensemble: TreeEnsemble) -> Any:
+    """The rows as a data frame if the model wants names: scikit-learn warns about an array then."""
+    if ensemble.feature_names is None:
+        return rows
+    import pandas as pd
+
+    return pd.DataFrame(rows, columns=list(ensemble.feature_names))

@@ -1,0 +1,49 @@
+"""scikit-survival's trees and forests → TreeEnsemble of their risk score.
+
+The risk score is that of ``predict``: the cumulative hazard summed over the times at which events were
+seen, which is a sum of trees. Survival curves are not explained.
+"""
+
+from __future__ import annotations
+
+from typing import Any
+
+import numpy as np
+import numpy.typing as npt
+
+from ..ensemble import TreeEnsemble
+from ..rows import RowFormat
+from .assemble import NodeArrays, names_of
+from .sklearn_trees import fill_tree, fitted
+
+__all__ = ["to_ensemble"]
+
+
+def to_ensemble(model: Any) -> TreeEnsemble:
+    estimators = model.estimators_ if hasattr(model, "estimators_") else [model]
+    trees = [fitted(estimator, "tree_") for estimator in estimators]
+    nodes = NodeArrays.empty([tree.node_count for tree in trees], width=1)
+    for index, (estimator, tree) in enumerate(zip(estimators, trees, strict=True)):
+        here = nodes.nodes_of(index)
+        fill_tree(nodes, here, tree)
+        nodes.value[here, 0] = _risk(estimator, tree)
+    nodes.value[...] /= len(trees)
+    return TreeEnsemble(
+        **nodes.finish(),
+        base_values=np.zeros(1),
+        row_format=RowFormat(int(model.n_features_in_), names_of(model), "float32", numbers_are_codes=False),
+        output_names=("risk",),
+    )
+
+
+def raw_prediction(model: Any, X: Any) -> npt.NDArray[np.float64]:
+    return np.asarray(model.predict(X), dtype=np.float64)
+
+
+def _risk(estimator: Any, tree: Any) -> npt.NDArray[np.float64]:
+    """(n_nodes,) the risk score of each node."""
+    if tree.value.shape[1:] == (1, 1):
+        # Trained with low_memory=True: the tree keeps the score and no curves.
+        return np.asarray(tree.value[:, 0, 0])
+    hazard = tree.value[:, :, 0]  # (n_nodes, n_times); the last axis is hazard, survival
+    return np.asarray(hazard[:, estimator.is_event_time_].sum(axis=1))

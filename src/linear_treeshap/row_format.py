@@ -1,0 +1,72 @@
+"""RowFormat: what a model expects of a row.
+
+It is the half of a model that concerns its input: column names, number type, what counts as
+missing, how categories are coded. It travels with the trees in a `TreeEnsemble`, and `rows.py`
+reads the user's rows by it.
+"""
+
+from __future__ import annotations
+
+import math
+from dataclasses import dataclass, field, fields
+from typing import Literal
+
+import numpy as np
+
+from .errors import ModelError
+
+__all__ = ["Label", "RowFormat"]
+
+#: A category as the user wrote it.
+Label = str | int | float | bool
+
+
+@dataclass(frozen=True)
+class RowFormat:
+    """How a row must look before a tree may read it.
+
+    A row becomes a vector of `dtype` numbers, one per feature. NaN means missing. A categorical
+    feature holds its category's code; whatever the model does not know is NaN, or a code that
+    is in no set.
+    """
+
+    n_features: int
+    feature_names: tuple[str, ...] | None = None
+    #: Numbers are cast to this type before they meet a threshold.
+    dtype: Literal["float32", "float64"] = "float64"
+    #: This value means missing, as NaN always does (XGBoost's ``missing=``).
+    missing_value: float = math.nan
+    #: Features for which zero (within 1e-35 of it) means missing: LightGBM's ``zero_as_missing``.
+    zero_is_missing: frozenset[int] = frozenset()
+    #: What an entry absent from a sparse matrix means: missing (XGBoost) or zero (all others).
+    absent_is_missing: bool = False
+    #: Labels of the categorical features that have any: ``categories[feature][code]``.
+    categories: dict[int, tuple[Label, ...]] = field(default_factory=dict)
+    #: Is a number found in a labelled column a code (LightGBM, XGBoost) or a label (the others)? And
+    #: is a pandas categorical column without known labels its codes, or the labels themselves?
+    numbers_are_codes: bool = True
+
+    def __post_init__(self) -> None:
+        if self.n_features < 0:
+            raise ModelError(f"n_features must not be negative, got {self.n_features}.")
+        if self.feature_names is not None and len(self.feature_names) != self.n_features:
+            raise ModelError(
+                f"{len(self.feature_names)} feature names were given for {self.n_features} features."
+            )
+        if self.dtype not in ("float32", "float64"):
+            raise ModelError(f"dtype must be 'float32' or 'float64', got {self.dtype!r}.")
+        stray = [f for f in {*self.zero_is_missing, *self.categories} if not 0 <= f < self.n_features]
+        if stray:
+            raise ModelError(f"Feature {stray[0]} is out of range: there are {self.n_features} features.")
+
+    def __eq__(self, other: object) -> bool:
+        # By hand, because a missing_value of NaN is the same as another NaN.
+        if not isinstance(other, RowFormat):
+            return NotImplemented
+        rest = [f.name for f in fields(self) if f.name != "missing_value"]
+        same_missing = np.array_equal(self.missing_value, other.missing_value, equal_nan=True)
+        return same_missing and all(getattr(self, name) == getattr(other, name) for name in rest)
+
+    @property
+    def numpy_dtype(self) -> np.dtype[np.floating]:
+        return np.dtype(self.dtype)
