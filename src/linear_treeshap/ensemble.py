@@ -172,7 +172,7 @@ class TreeEnsemble:
         for nodes, parents in _levels(self):
             reach[nodes] = reach[parents] * self.cover_ratio[nodes]
         weighted = np.where(self.is_leaf[:, None], self.value * reach[:, None], 0.0)
-        expected = self.base_values.copy()
+        expected: Float64 = np.array(self.base_values)
         per_tree = np.zeros((self.n_trees, self.width))
         np.add.at(per_tree, self.tree_of_node, weighted)
         for column in range(self.width):
@@ -341,13 +341,20 @@ def _check(e: TreeEnsemble) -> None:
 
 def _check_categories(e: TreeEnsemble, refuse: Any) -> None:
     offsets = e.category_offsets
-    if len(offsets) == 0 or offsets[0] != 0 or offsets[-1] != len(e.category_codes) or (np.diff(offsets) < 0).any():
+    if (
+        len(offsets) == 0
+        or offsets[0] != 0
+        or offsets[-1] != len(e.category_codes)
+        or (np.diff(offsets) < 0).any()
+    ):
         raise ModelError(
             f"category_offsets must rise from 0 to the number of category codes, {len(e.category_codes)}."
         )
-    refuse((e.category_set < -1) | (e.category_set >= len(offsets) - 1), "no such category set", e.category_set)
+    refuse(
+        (e.category_set < -1) | (e.category_set >= len(offsets) - 1), "no such category set", e.category_set
+    )
     if (e.category_codes < 0).any():
-        raise ModelError(f"Category codes must not be negative, got {e.category_codes.min()}.")
+        raise ModelError(f"Category codes must not be negative, got {np.min(e.category_codes)}.")
     rising = np.ones(len(e.category_codes), dtype=np.bool_)
     rising[1:] = np.diff(e.category_codes) > 0
     rising[offsets[:-1][offsets[:-1] < len(rising)]] = True
