@@ -279,11 +279,15 @@ def test_published_form_loses_digits_as_paths_meet_more_features(d: int) -> None
         assert figure / 1000 < error < figure * 1000, f"{form}: {error:.1e}"
 
 
-def test_values_without_digits_are_refused() -> None:
-    """Rather than returned in silence."""
-    ensemble = chain(range(32))
+@pytest.mark.parametrize(
+    ("form", "d", "share"),
+    [("interpolation", 32, 0.5), ("coefficients", 100, 0.5), ("interpolation", 305, 0.1)],
+    ids=["digits lost, points", "digits lost, coefficients", "overflow"],
+)
+def test_values_without_digits_are_refused(form: Form, d: int, share: float) -> None:
+    """Rather than returned in silence, be they wrong, infinite or not a number."""
     with pytest.raises(AdditivityError, match="row 0 miss its prediction by"):
-        paper.linear_tree_shap(ensemble, -np.ones((1, 32)))
+        paper.linear_tree_shap(chain(range(d), share=share), -np.ones((1, d)), form=form)
 
 
 @pytest.mark.parametrize("form", FORMS)

@@ -90,8 +90,10 @@ def linear_tree_shap(
         block = max(1, _BLOCK_NUMBERS // (ensemble.width * (tree.degree + 1)))
         for start in range(0, len(rows), block):
             here = slice(start, start + block)
-            summaries = compute_summary_polynomials(tree, rows[here], polynomials)
-            aggregate_shapley(tree, summaries, polynomials, phi[here, :, tree.outputs])
+            # What overflows on paths over hundreds of features is for the check of additivity to tell.
+            with np.errstate(over="ignore", invalid="ignore"):
+                summaries = compute_summary_polynomials(tree, rows[here], polynomials)
+                aggregate_shapley(tree, summaries, polynomials, phi[here, :, tree.outputs])
     if check_additivity:
         _check_additivity(ensemble, rows, phi)
     return phi
@@ -205,14 +207,12 @@ class Interpolation:
     def __init__(self, D: int) -> None:
         n_points = D + D % 2
         self.Y: Float64 = np.polynomial.chebyshev.chebpts2(n_points + 2)[1:-1]
-        #: ``N[d] · values = <A, B_d>``: with V(Y) the Vandermonde matrix and C_d the coefficients of
-        #: B_d, followed by zeros, ``N_d = V(Y)^-1 C_d``.
-        self.N: list[Float64] = []
-        V = np.vander(self.Y, increasing=True).T
+        C = np.zeros((n_points, D))
         for d in range(D):
-            C_d = np.zeros(n_points)
-            C_d[: d + 1] = reciprocal_binomial(d)
-            self.N.append(np.linalg.solve(V, C_d))
+            C[: d + 1, d] = reciprocal_binomial(d)
+        #: ``values · N[:, d] = <A, B_d>``: with V(Y) the Vandermonde matrix and C_d the coefficients of
+        #: B_d, followed by zeros, ``N_d = V(Y)^-1 C_d``.
+        self.N: Float64 = np.linalg.solve(np.vander(self.Y, increasing=True).T, C)
 
     def one(self) -> Float64:
         return np.ones_like(self.Y)
@@ -228,7 +228,7 @@ class Interpolation:
         return G * (1 + self.Y) ** k
 
     def psi(self, G: Float64, d: int) -> Float64:
-        return np.asarray(G @ self.N[d]) / (d + 1)
+        return np.asarray(G @ self.N[:, d]) / (d + 1)
 
 
 # -- trees and decision rules --------------------------------------------------------------------
@@ -400,7 +400,8 @@ def _children(tree: Tree, node: int, rows: Float64) -> list[tuple[int, npt.NDArr
 
 
 def _check_additivity(ensemble: TreeEnsemble, rows: Float64, phi: Float64) -> None:
-    gap = np.abs(phi.sum(axis=1) + ensemble.expected_value - ensemble.predict(rows)).max(axis=1)
+    with np.errstate(over="ignore", invalid="ignore"):
+        gap = np.abs(phi.sum(axis=1) + ensemble.expected_value - ensemble.predict(rows)).max(axis=1)
     allowed = _ADDITIVITY_TOLERANCE * ensemble.n_trees * float(np.abs(ensemble.value).max(initial=0))
     if not (gap <= allowed).all():  # written so that NaN is caught, too
         row = int(np.argmax(~(gap <= allowed)))
