@@ -1,0 +1,212 @@
+"""The compiled kernels against the definition: every feature of every row, on every instruction set."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import numpy as np
+import numpy.typing as npt
+import pytest
+
+from linear_treeshap import _core, oracle, paper
+from linear_treeshap.engine import Engine
+from linear_treeshap.ensemble import TreeEnsemble
+
+from strategies import chain, random_ensemble, random_rows
+
+Float64 = npt.NDArray[np.float64]
+
+KERNELS = _core.kernels()
+
+#: One to three trees each: eleven settings of these make well over 1,000 trees per run.
+N_ENSEMBLES = 60
+
+SETTINGS: dict[str, dict[str, Any]] = {
+    "plain": {},
+    "float32": {"dtype": "float32"},
+    "one feature": {"n_features": 1, "max_depth": 6},
+    "two features": {"n_features": 2, "max_depth": 8, "max_leaves": 40},
+    "zero cover": {"zero_cover": True},
+    "stumps": {"max_depth": 1},
+    "deep": {"max_depth": 8, "n_features": 9, "max_leaves": 30},
+    "many conditions": {"n_features": 3, "max_leaves": 60, "max_depth": 8},
+    "numeric only": {"categorical": False},
+    "several outputs": {"n_outputs": 3, "n_trees": 3},
+    "vector leaves": {"n_outputs": 3, "vector_leaves": True, "dtype": "float32"},
+}
+
+
+def explain(ensemble: TreeEnsemble, rows: npt.ArrayLike, kernel: str | None = None) -> Float64:
+    X = np.ascontiguousarray(np.asarray(rows), dtype=ensemble.row_format.numpy_dtype)
+    out = np.empty((len(X), ensemble.n_features, ensemble.n_outputs))
+    Engine(ensemble, kernel=kernel).values(X, out, n_jobs=1)
+    return out
+
+
+def exact(ensemble: TreeEnsemble, rows: npt.ArrayLike) -> Float64:
+    return np.array([oracle.as_float(oracle.shapley_values(ensemble, x, by="leaves")) for x in np.asarray(rows)])
+
+
+def assert_equal(ours: Float64, expected: Float64, ensemble: TreeEnsemble, message: str = "") -> None:
+    """Equal to 1e-12 of the largest leaf value, which is what rounding may cost these small trees."""
+    scale = max(1e-300, float(np.abs(ensemble.value).max()))
+    worst = float(np.abs(ours - expected).max(initial=0.0))
+    assert worst <= 1e-12 * scale, f"off by {worst / scale:.1e} of the largest leaf value {message}"
+
+
+@pytest.mark.parametrize("setting", SETTINGS)
+def test_equals_the_definition(setting: str) -> None:
+    """Random trees, rows on and around thresholds, missing values, infinities, unknown categories."""
+    rng = np.random.default_rng(sum(map(ord, setting)))
+    for case in range(N_ENSEMBLES):
+        ensemble = random_ensemble(rng, **{"n_trees": int(rng.integers(1, 4)), **SETTINGS[setting]})
+        with np.errstate(over="ignore"):
+            rows = random_rows(rng, ensemble, 3).astype(ensemble.row_format.numpy_dtype)
+        expected = exact(ensemble, rows)
+        for kernel in KERNELS:
+            assert_equal(explain(ensemble, rows, kernel), expected, ensemble, f"({kernel}, case {case})")
+
+
+@pytest.mark.parametrize("form", ["interpolation", "coefficients"])
+def test_equals_the_papers_algorithm(form: Any) -> None:
+    """The engine runs the paper's theorem at other points, so it must give the paper's numbers."""
+    rng = np.random.default_rng(7)
+    for _ in range(40):
+        ensemble = random_ensemble(rng, n_trees=3, max_depth=6)
+        rows = random_rows(rng, ensemble, 100)
+        published = paper.linear_tree_shap(ensemble, rows, form=form)
+        # The published form itself loses a digit or two where covers are very uneven.
+        scale = np.abs(ensemble.value).max()
+        assert np.abs(explain(ensemble, rows) - published).max() <= 1e-10 * scale
+
+
+def test_kernels_agree() -> None:
+    """All instruction sets give the same values to 1e-12 on trees of every shape, for 200 rows."""
+    rng = np.random.default_rng(3)
+    for dtype in ("float32", "float64"):
+        ensemble = random_ensemble(
+            rng, n_features=12, n_trees=30, max_depth=14, max_leaves=200, n_outputs=2, dtype=dtype
+        )
+        rows = random_rows(rng, ensemble, 200)
+        with np.errstate(over="ignore"):
+            answers = [explain(ensemble, rows.astype(dtype), kernel) for kernel in KERNELS]
+        for answer in answers[1:]:
+            assert_equal(answer, answers[0], ensemble)
+
+
+def long_path(n_players: int) -> tuple[TreeEnsemble, Float64]:
+    """One path over ``n_players`` features, with shares of the cover down to a millionth, and four rows."""
+    rng = np.random.default_rng(n_players)
+    share = rng.choice([0.5, 0.9, 0.999999, 1e-6], p=[0.4, 0.4, 0.1, 0.1], size=n_players)
+    ensemble = chain(rng.permutation(n_players).tolist(), share=share.tolist())
+    rows = np.where(rng.random((4, n_players)) < 0.85, -1.0, 1.0)
+    rows[0] = -1.0
+    return ensemble, rows
+
+
+def extended(ensemble: TreeEnsemble, rows: Float64) -> Float64:
+    """The values of a chain over distinct features, leaf by leaf, in extended precision.
+
+    The same integral at twice the points, without any of the kernel's recurrences. Rational numbers
+    would take minutes here; where they do not, a test shows that both agree.
+    """
+    n = ensemble.n_features
+    t, weight = gauss_legendre_extended(n)
+    order = ensemble.feature[::2][:-1]
+    w = ensemble.cover_ratio.astype(np.longdouble)
+    values = np.zeros((len(rows), n), dtype=np.longdouble)
+    for row, x in enumerate(rows):
+        goes_on = x[order] <= 0
+        for leaf in range(n + 1):  # the leaf to the right of node `leaf`, or the end of the chain
+            d = min(leaf + 1, n)
+            a, c = goes_on[:d].copy(), w[2 : 2 * d + 1 : 2].copy()
+            if leaf < n:
+                a[-1], c[-1] = not a[-1], w[2 * leaf + 1]
+            u = t[:, None] * a + (1 - t[:, None]) * c
+            before = np.cumprod(np.hstack([np.ones((len(t), 1)), u[:, :-1]]), axis=1)
+            after = np.cumprod(np.hstack([np.ones((len(t), 1)), u[:, :0:-1]]), axis=1)[:, ::-1]
+            value = ensemble.value[2 * leaf + 1 if leaf < n else 2 * n, 0]
+            values[row, order[:d]] += value * (a - c) * (weight @ (before * after))
+    return values.astype(np.float64)[..., None]
+
+
+def gauss_legendre_extended(n: int) -> tuple[npt.NDArray[np.longdouble], npt.NDArray[np.longdouble]]:
+    """Points and weights on (0, 1): NumPy's, improved by Newton's method in extended precision."""
+    z = np.polynomial.legendre.leggauss(n)[0].astype(np.longdouble)
+    for _ in range(3):
+        p, previous = np.ones_like(z), np.zeros_like(z)
+        for j in range(n):
+            p, previous = ((2 * j + 1) * z * p - j * previous) / np.longdouble(j + 1), p
+        slope = n * (z * p - previous) / (z * z - 1)
+        z = z - p / slope
+    return (1 + z) / 2, 1 / ((1 - z * z) * slope * slope)
+
+
+def test_extended_precision_is_a_fair_judge() -> None:
+    """What is left is one rounding: of the cover ratios, which it takes in float64."""
+    ensemble, rows = long_path(16)
+    assert np.abs(extended(ensemble, rows) - exact(ensemble, rows)).max() < 2e-16
+
+
+@pytest.mark.parametrize("n_players", [1, 2, 8, 16, 24, 32, 48, 64, 100, 200])
+def test_no_digits_are_lost_on_long_paths(n_players: int) -> None:
+    """1e-13 of the sum of absolute leaf contributions: of the leaf values, weighted as the row reaches them."""
+    ensemble, rows = long_path(n_players)
+    expected = extended(ensemble, rows)
+    for kernel in KERNELS:
+        assert np.abs(explain(ensemble, rows, kernel) - expected).max() <= 1e-13
+
+
+@pytest.mark.parametrize("features", [range(1000), [0] * 1000, [i % 7 for i in range(1000)]])
+def test_a_chain_of_depth_1000_is_additive(features: Any) -> None:
+    """No recursion, no overflow, no underflow: a thousand players on a path, or one asked a thousand times."""
+    ensemble = chain(list(features), share=0.99)
+    rows = np.where(np.random.default_rng(0).random((9, ensemble.n_features)) < 0.99, -1.0, 1.0)
+    values = explain(ensemble, rows)
+    assert np.isfinite(values).all()
+    assert np.abs(values.sum(axis=1) + ensemble.expected_value - ensemble.predict(rows)).max() < 1e-9
+
+
+def test_errors_do_not_grow_with_the_number_of_trees() -> None:
+    """A thousand trees: still 1e-13 of the sum of absolute leaf contributions."""
+    rng = np.random.default_rng(11)
+    ensemble = random_ensemble(rng, n_trees=1000, max_depth=4, max_leaves=8)
+    rows = random_rows(rng, ensemble, 2)
+    scale = np.abs(ensemble.value).sum()
+    assert np.abs(explain(ensemble, rows) - exact(ensemble, rows)).max() <= 1e-13 * scale / 100
+
+
+def test_symmetric_trees_become_tables() -> None:
+    """Trees with few distinct conditions take another road; it must lead to the same place."""
+    rng = np.random.default_rng(5)
+    for depth, n_features in ((6, 6), (6, 3), (7, 7), (8, 8), (8, 4)):
+        ensemble = symmetric_tree(rng, depth, n_features)
+        rows = rng.normal(size=(2, n_features))
+        for kernel in KERNELS:
+            assert_equal(explain(ensemble, rows, kernel), exact(ensemble, rows), ensemble, f"({kernel}, depth {depth})")
+
+
+def symmetric_tree(rng: np.random.Generator, depth: int, n_features: int) -> TreeEnsemble:
+    """All nodes of a level ask the same question; many leaves have no cover, as in CatBoost."""
+    from linear_treeshap.rows import RowFormat
+
+    n_inner, n_nodes = 2**depth - 1, 2 ** (depth + 1) - 1
+    node = np.arange(n_nodes)
+    level = np.floor(np.log2(node + 1)).astype(int)
+    inner = node < n_inner
+    question = rng.integers(n_features, size=depth + 1)
+    cover = np.zeros(n_nodes)
+    cover[n_inner:] = rng.integers(0, 3, size=n_inner + 1)
+    for i in range(n_inner - 1, -1, -1):
+        cover[i] = cover[2 * i + 1] + cover[2 * i + 2]
+    return TreeEnsemble(
+        tree_offsets=np.array([0, n_nodes]),
+        left=np.where(inner, 2 * node + 1, -1),
+        right=np.where(inner, 2 * node + 2, -1),
+        feature=np.where(inner, question[level], -1),
+        threshold=np.where(inner, rng.normal(size=depth + 1)[level], 0.0),
+        cover=cover,
+        value=np.where(inner, 0.0, rng.normal(size=n_nodes))[:, None],
+        base_values=np.zeros(1),
+        row_format=RowFormat(n_features=n_features),
+    )
