@@ -7,7 +7,7 @@ a test first asks for it and is kept; asking for a model whose library is not in
 from __future__ import annotations
 
 from collections.abc import Callable
-from dataclasses import dataclass, replace
+from dataclasses import dataclass, fields, replace
 from functools import cache
 from importlib import import_module
 from typing import Any
@@ -80,7 +80,7 @@ def hostile_rows(zoo: ZooModel, ensemble: TreeEnsemble, n_rows: int = 200, seed:
     feature known codes and, where taken, unseen, negative and fractional ones.
     """
     rng = np.random.default_rng(seed)
-    rows = zoo.rows[rng.integers(len(zoo.rows), size=n_rows)].copy()
+    rows: Rows = zoo.rows[rng.integers(len(zoo.rows), size=n_rows)].copy()
     for feature in range(rows.shape[1]):
         values = _hostile_values(zoo, ensemble, feature)
         if values.size:
@@ -106,3 +106,18 @@ def _hostile_values(zoo: ZooModel, ensemble: TreeEnsemble, feature: int) -> Rows
     if zoo.takes_infinity:
         values.append(np.array([np.inf, -np.inf]))
     return np.concatenate(values)
+
+
+def assert_same_trees(one: TreeEnsemble, other: TreeEnsemble) -> None:
+    """Equal to the last bit, and in what they expect of a row."""
+    for field in fields(TreeEnsemble):
+        if field.name not in ("row_format", "output_names"):
+            np.testing.assert_array_equal(
+                getattr(one, field.name), getattr(other, field.name), err_msg=field.name
+            )
+    assert one.row_format == other.row_format
+
+
+def size_of_arrays(ensemble: TreeEnsemble) -> int:
+    """Bytes that the ensemble itself takes."""
+    return sum(array.nbytes for array in vars(ensemble).values() if isinstance(array, np.ndarray))

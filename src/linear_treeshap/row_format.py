@@ -38,6 +38,8 @@ class RowFormat:
     missing_value: float = math.nan
     #: Features for which zero (within 1e-35 of it) means missing: LightGBM's ``zero_as_missing``.
     zero_is_missing: frozenset[int] = frozenset()
+    #: Features whose numbers lose their fraction first: LightGBM's categories, where -0.5 is category 0.
+    truncated: frozenset[int] = frozenset()
     #: What an entry absent from a sparse matrix means: missing (XGBoost) or zero (all others).
     absent_is_missing: bool = False
     #: Labels of the categorical features that have any: ``categories[feature][code]``.
@@ -55,7 +57,8 @@ class RowFormat:
             )
         if self.dtype not in ("float32", "float64"):
             raise ModelError(f"dtype must be 'float32' or 'float64', got {self.dtype!r}.")
-        stray = [f for f in {*self.zero_is_missing, *self.categories} if not 0 <= f < self.n_features]
+        named = {*self.zero_is_missing, *self.truncated, *self.categories}
+        stray = [f for f in named if not 0 <= f < self.n_features]
         if stray:
             raise ModelError(f"Feature {stray[0]} is out of range: there are {self.n_features} features.")
 

@@ -139,7 +139,7 @@ def _dense_reader(array: Array, row_format: RowFormat) -> Callable[[int, int], A
 def _changes_values(row_format: RowFormat) -> bool:
     labels_to_replace = row_format.categories and not row_format.numbers_are_codes
     marks_missing = not np.isnan(row_format.missing_value)
-    return bool(labels_to_replace or marks_missing or row_format.zero_is_missing)
+    return bool(labels_to_replace or marks_missing or row_format.zero_is_missing or row_format.truncated)
 
 
 def _apply(part: Array, original: Array, row_format: RowFormat) -> None:
@@ -153,6 +153,8 @@ def _apply(part: Array, original: Array, row_format: RowFormat) -> None:
     for feature in row_format.zero_is_missing:
         column = part[:, feature]
         column[np.abs(column) <= _ZERO] = np.nan
+    for feature in row_format.truncated:
+        part[:, feature] = np.trunc(part[:, feature])
 
 
 # -- sparse and the libraries' own containers ---------------------------------------------------------------

@@ -1,0 +1,343 @@
+"""LightGBM → TreeEnsemble, from a Booster, a scikit-learn wrapper, or a model file.
+
+Reads the model string, the one format LightGBM promises to keep, so files need no LightGBM. The
+string ends at the best iteration where training stopped early, exactly as predict() does. All trees'
+texts of one kind are joined and converted in one go: no Python object per node.
+"""
+
+from __future__ import annotations
+
+import json
+import os
+from collections.abc import Sequence
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import numpy.typing as npt
+
+from ..ensemble import TreeEnsemble
+from ..errors import FileFormatError, LinearTreeShapError, ModelError, UnsupportedModelError
+from ..rows import Label, RowFormat
+from .json_arrays import parse_numbers
+
+__all__ = ["raw_prediction", "read_file", "to_ensemble"]
+
+Array = npt.NDArray[Any]
+
+# Bits of decision_type; the missing type is in the two bits above them.
+_CATEGORICAL, _DEFAULT_LEFT = 1, 2
+_MISSING_IS_ZERO, _MISSING_IS_NAN = 1, 2
+
+#: LightGBM reads every number this close to zero as zero.
+_ZERO = float(np.float32(1e-35))
+
+
+def to_ensemble(model: Any) -> TreeEnsemble:
+    """Read a ``lightgbm.Booster`` or any of LightGBM's scikit-learn wrappers."""
+    class_names = [str(name) for name in getattr(model, "classes_", ())]
+    return _from_text(_booster(model).model_to_string().encode(), class_names)
+
+
+def read_file(path: str | os.PathLike[str]) -> TreeEnsemble:
+    """Read a model that LightGBM saved; LightGBM itself is not needed."""
+    return _from_text(Path(path).read_bytes())
+
+
+def raw_prediction(model: Any, X: Any) -> npt.NDArray[np.float64]:
+    """(n_rows, n_outputs) LightGBM's own raw scores; of a random forest averaged, as predict() does.
+
+    With ``raw_score=True`` LightGBM itself leaves the averaging out.
+    """
+    scores = np.asarray(model.predict(X, raw_score=True), dtype=np.float64)
+    booster = _booster(model)
+    if "average_output" in _header(booster.model_to_string(num_iteration=1).encode()):
+        scores /= booster.best_iteration if booster.best_iteration > 0 else booster.current_iteration()
+    return scores.reshape(len(scores), -1)
+
+
+def _booster(model: Any) -> Any:
+    if not hasattr(model, "booster_") and hasattr(model, "fit"):
+        raise ModelError(f"This {type(model).__name__} is not fitted: call fit() first.")
+    return getattr(model, "booster_", model)
+
+
+# -- the text --------------------------------------------------------------------------------------
+
+#: What we read of a tree; anything else it says is passed over.
+_NAMES = {
+    name.encode(): name
+    for name in (
+        "num_leaves", "num_cat", "is_linear",
+        "split_feature", "threshold", "decision_type", "left_child", "right_child", "internal_count",
+        "leaf_value", "leaf_count",
+        "cat_boundaries", "cat_threshold",
+    )
+}  # fmt: skip
+
+
+def _from_text(text: bytes, class_names: Sequence[str] = ()) -> TreeEnsemble:
+    try:
+        header = _header(text)
+        columns = _split_trees(text)
+        if "tree_sizes" in header and len(header["tree_sizes"].split()) != len(columns["num_leaves"]):
+            raise FileFormatError("The LightGBM model is incomplete: it has fewer trees than it says.")
+        labels = _pandas_labels(text)
+        del text
+        return _build(header, columns, labels, class_names)
+    except LinearTreeShapError:
+        raise
+    except (KeyError, ValueError, IndexError, TypeError, OverflowError) as error:
+        raise FileFormatError(f"The LightGBM model is damaged or incomplete: {error!r}.") from error
+
+
+def _header(text: bytes) -> dict[str, str]:
+    """The lines before the first tree, by name."""
+    if not text.startswith(b"tree"):
+        raise FileFormatError(f"A LightGBM model begins with 'tree', this one with {text[:20]!r}.")
+    lines = text[: _trees_begin(text)].decode().split("\n")
+    return {name.strip(): value.strip() for name, _, value in (line.partition("=") for line in lines)}
+
+
+def _trees_begin(text: bytes) -> int:
+    begin = text.find(b"\nTree=")
+    return begin if begin >= 0 else text.find(b"\nend of trees")
+
+
+def _split_trees(text: bytes) -> dict[str, list[bytes]]:
+    """What the trees say, by name: one piece of text per tree."""
+    begin, end = _trees_begin(text), text.find(b"\nend of trees")
+    if end < 0:
+        raise FileFormatError("The LightGBM model is cut short: the line 'end of trees' is missing.")
+    columns: dict[str, list[bytes]] = {name: [] for name in _NAMES.values()}
+    while begin < end:
+        following = text.find(b"\nTree=", begin + 1, end)
+        following = end if following < 0 else following
+        tree = dict.fromkeys(columns, b"")
+        for line in text[begin:following].split(b"\n"):
+            label, _, value = line.partition(b"=")
+            if (name := _NAMES.get(label)) is not None:
+                tree[name] = value.strip()
+        for name, value in tree.items():
+            columns[name].append(value)
+        begin = following
+    return columns
+
+
+def _numbers(columns: dict[str, list[bytes]], name: str, dtype: Any, sizes: Array) -> Array:
+    """All trees' numbers of one name, end to end; ``sizes`` says how many each tree must have."""
+    pieces = columns.pop(name)
+    if [piece.count(b" ") + 1 if piece else 0 for piece in pieces] != sizes.tolist():
+        raise FileFormatError(f"The LightGBM model is damaged: a tree's {name!r} has the wrong length.")
+    joined = b" ".join(piece for piece in pieces if piece)
+    del pieces
+    return parse_numbers(joined, " ", dtype)
+
+
+def _pandas_labels(text: bytes) -> list[list[Label]]:
+    """The labels of the data frame's categorical columns, in the order of these columns."""
+    found = text.rfind(b"\npandas_categorical:")
+    labels = json.loads(text[found:].partition(b":")[2]) if found >= 0 else None
+    return labels or []
+
+
+# -- the whole model -------------------------------------------------------------------------------
+
+
+def _build(
+    header: dict[str, str],
+    columns: dict[str, list[bytes]],
+    labels: list[list[Label]],
+    class_names: Sequence[str],
+) -> TreeEnsemble:
+    if b"1" in columns["is_linear"]:
+        raise UnsupportedModelError(
+            "This LightGBM model was trained with linear_tree=True: its leaves are linear models, not "
+            "numbers, and are not supported. Train it with linear_tree=False."
+        )
+    n_outputs = int(header["num_tree_per_iteration"])
+    ones = np.ones(len(columns["num_leaves"]), dtype=np.int64)
+    n_leaves = _numbers(columns, "num_leaves", np.int64, ones)
+    if (n_leaves < 1).any():
+        raise FileFormatError("The LightGBM model is damaged: a tree has no leaves.")
+    value = _numbers(columns, "leaf_value", np.float64, n_leaves)
+    if "average_output" in header:  # random forests average their rounds
+        value *= n_outputs / len(n_leaves)
+    arrays, zero_is_missing = _trees(columns, n_leaves, value)
+    categorical = np.unique(arrays["feature"][arrays["category_set"] >= 0]).tolist()
+    row_format = _row_format(header, labels, zero_is_missing, frozenset(categorical))
+    return TreeEnsemble(
+        **arrays,
+        base_values=np.zeros(n_outputs),
+        row_format=row_format,
+        tree_output=np.arange(len(n_leaves), dtype=np.int32) % n_outputs,
+        output_names=tuple(class_names) if len(class_names) == n_outputs > 1 else None,
+    )
+
+
+def _row_format(
+    header: dict[str, str],
+    labels: list[list[Label]],
+    zero_is_missing: frozenset[int],
+    categorical: frozenset[int],
+) -> RowFormat:
+    n_features = int(header["max_feature_idx"]) + 1
+    names: tuple[str, ...] | None = tuple(header["feature_names"].split())
+    if names == tuple(f"Column_{feature}" for feature in range(n_features)):
+        names = None  # what LightGBM calls the columns of an array
+    labelled = _labelled_features(header["feature_infos"].split(), labels)
+    return RowFormat(
+        n_features=n_features,
+        feature_names=names,
+        zero_is_missing=zero_is_missing,
+        truncated=categorical,
+        categories={feature: tuple(found) for feature, found in zip(labelled, labels, strict=True)},
+    )
+
+
+def _labelled_features(infos: list[str], labels: list[list[Label]]) -> list[int]:
+    """Which features the labels belong to; LightGBM only says in which order.
+
+    A feature's info is ``[lowest:highest]``, or the codes of its categories joined by colons, or
+    ``none`` if it never varied. Columns of an ordered categorical type have labels but are numeric.
+    """
+    categorical = [
+        feature for feature, info in enumerate(infos) if not info.startswith("[") and info != "none"
+    ]
+    if not labels or len(labels) == len(categorical):
+        return categorical[: len(labels)]
+    likely = [
+        feature for feature, info in enumerate(infos) if not info.startswith("[") or _could_be_codes(info)
+    ]
+    if len(labels) == len(likely):
+        return likely
+    raise UnsupportedModelError(
+        f"This LightGBM model was trained on a data frame with {len(labels)} columns of categorical type, "
+        f"but does not say which of its {len(infos)} features they are. Train it on the codes of these "
+        f"columns (frame[column].cat.codes), or make all categorical features of one kind."
+    )
+
+
+def _could_be_codes(info: str) -> bool:
+    lowest, highest = (float(bound) for bound in info.strip("[]").split(":"))
+    return lowest >= 0 and lowest.is_integer() and highest.is_integer()
+
+
+# -- the trees -------------------------------------------------------------------------------------
+
+
+def _trees(
+    columns: dict[str, list[bytes]], n_leaves: Array, leaf_value: Array
+) -> tuple[dict[str, Any], frozenset[int]]:
+    """The arrays of a TreeEnsemble, and the features whose zeros mean missing.
+
+    A tree's inner nodes come first, then its leaves: LightGBM numbers the two apart, and writes
+    leaf ``i`` as the child ``~i``.
+    """
+    n_inner = n_leaves - 1
+    sizes = n_inner + n_leaves
+    offsets = np.concatenate([[0], np.cumsum(sizes)])
+    # Inner nodes and leaves alternate, tree by tree.
+    leaf = np.repeat(np.tile([False, True], len(n_leaves)), np.column_stack([n_inner, n_leaves]).ravel())
+    n_nodes = len(leaf)
+
+    def spread(of_inner: Array, of_leaves: Any, dtype: Any) -> Array:
+        column = np.empty(n_nodes, dtype=dtype)
+        column[~leaf], column[leaf] = of_inner, of_leaves
+        column.setflags(write=False)  # so that it need not be copied
+        return column
+
+    def child(name: str) -> Array:
+        number = _numbers(columns, name, np.int32, n_inner)
+        return spread(np.where(number >= 0, number, np.repeat(n_inner, n_inner) + ~number), -1, np.int32)
+
+    decision = _numbers(columns, "decision_type", np.uint8, n_inner)
+    threshold = _numbers(columns, "threshold", np.float64, n_inner)
+    feature = _numbers(columns, "split_feature", np.int32, n_inner)
+    category_set, category_offsets, category_codes = _category_sets(columns, decision, threshold, n_inner)
+    missing_left, zero_is_missing = _missing_values(decision, threshold, feature)
+    arrays = {
+        "tree_offsets": offsets,
+        "left": child("left_child"),
+        "right": child("right_child"),
+        "feature": spread(feature, -1, np.int32),
+        "threshold": spread(np.where(category_set < 0, _clear_of_zero(threshold), 0.0), 0.0, np.float64),
+        "missing_left": spread(missing_left, False, np.bool_),
+        "category_set": spread(category_set, -1, np.int32),
+        "category_offsets": category_offsets,
+        "category_codes": category_codes,
+        "cover": spread(
+            _numbers(columns, "internal_count", np.int64, n_inner),
+            _numbers(columns, "leaf_count", np.int64, n_leaves),
+            np.float64,
+        ),
+        "value": spread(np.zeros(1), leaf_value, np.float64)[:, None],
+    }
+    return arrays, zero_is_missing
+
+
+def _clear_of_zero(threshold: Array) -> Array:
+    """Thresholds that send all numbers which LightGBM reads as zero the way of zero."""
+    moved = np.where(threshold >= 0, _ZERO, np.nextafter(-_ZERO, -np.inf))
+    return np.where(np.abs(threshold) <= _ZERO, moved, threshold)
+
+
+def _missing_values(decision: Array, threshold: Array, feature: Array) -> tuple[Array, frozenset[int]]:
+    """Where each node sends missing values, and the features whose zeros mean missing."""
+    missing_type = (decision >> 2) & 3
+    numeric = (decision & _CATEGORICAL) == 0
+    default_left = (decision & _DEFAULT_LEFT) != 0
+    # Without a missing type LightGBM reads NaN as zero. Categorical nodes send NaN right.
+    zero_goes_left = threshold >= 0
+    stands_for_itself = (missing_type == _MISSING_IS_ZERO) | (missing_type == _MISSING_IS_NAN)
+    missing_left = np.where(stands_for_itself, default_left, zero_goes_left) & numeric
+
+    zero_features = np.unique(feature[numeric & (missing_type == _MISSING_IS_ZERO)])
+    if zero_features.size:
+        # Once zero is NaN, a node that tells the two apart cannot be served any more.
+        tells_apart = numeric & (missing_type == _MISSING_IS_NAN) & (default_left != zero_goes_left)
+        torn = np.intersect1d(feature[tells_apart], zero_features)
+        if torn.size:
+            raise UnsupportedModelError(
+                f"Some trees of this LightGBM model read zero as missing in feature {torn[0]} and others do "
+                f"not (training went on with another zero_as_missing). Train it with one setting."
+            )
+    return missing_left, frozenset(zero_features.tolist())
+
+
+def _category_sets(
+    columns: dict[str, list[bytes]], decision: Array, threshold: Array, n_inner: Array
+) -> tuple[Array, Array, Array]:
+    """Which set each inner node asks for, where each set begins, and the codes of all sets.
+
+    Each tree has ``num_cat`` sets, one bit per code: the words of set ``i`` are
+    ``cat_threshold[cat_boundaries[i] : cat_boundaries[i + 1]]``. A categorical node has threshold ``i``.
+    """
+    ones = np.ones(len(n_inner), dtype=np.int64)
+    n_sets = _numbers(columns, "num_cat", np.int64, ones)
+    # Trees without sets write no boundaries, the others one more than they have sets.
+    n_boundaries = np.where(n_sets > 0, n_sets + 1, 0)
+    boundaries = _numbers(columns, "cat_boundaries", np.int64, n_boundaries)
+    ends = np.cumsum(n_boundaries)
+    n_words = np.zeros(len(n_sets), dtype=np.int64)
+    n_words[n_sets > 0] = boundaries[ends[n_sets > 0] - 1]
+    words = _numbers(columns, "cat_threshold", np.int64, n_words).astype("<u4")
+
+    first_set = np.repeat(np.cumsum(n_sets) - n_sets, n_inner)
+    categorical = (decision & _CATEGORICAL) != 0
+    number = np.where(categorical, threshold, 0).astype(np.int64)
+    if (number[categorical] >= np.repeat(n_sets, n_inner)[categorical]).any():
+        raise FileFormatError(
+            "The LightGBM model is damaged: a node asks for a category set that is not there."
+        )
+    category_set = np.where(categorical, first_set + number, -1).astype(np.int32)
+
+    # Boundaries of all sets, counted over the words of all trees.
+    last = np.zeros(len(boundaries), dtype=np.bool_)
+    last[ends[n_sets > 0] - 1] = True
+    begins = (boundaries + np.repeat(np.cumsum(n_words) - n_words, n_boundaries))[~last]
+    word, bit = np.nonzero(np.unpackbits(words.view(np.uint8), bitorder="little").reshape(-1, 32))
+    set_of_word = np.searchsorted(begins, np.arange(len(words)), side="right") - 1
+    codes = (word - begins[set_of_word[word]]) * 32 + bit
+    sizes = np.bincount(set_of_word[word], minlength=len(begins))
+    return category_set, np.concatenate([[0], np.cumsum(sizes)]), codes.astype(np.int32)
