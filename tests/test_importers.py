@@ -11,6 +11,7 @@ from linear_treeshap.ensemble import TreeEnsemble
 from linear_treeshap.importers import import_model, raw_prediction
 from linear_treeshap.rows import read_rows
 
+
 @pytest.fixture(params=zoo.names())
 def model(request: pytest.FixtureRequest) -> zoo.ZooModel:
     return zoo.load(request.param)
@@ -19,7 +20,9 @@ def model(request: pytest.FixtureRequest) -> zoo.ZooModel:
 def _largest_sum(ensemble: TreeEnsemble) -> float:
     """The base plus the largest leaf of each tree, in absolute numbers: the scale of rounding."""
     size = np.abs(ensemble.value).max(axis=1)
-    return float(np.abs(ensemble.base_values).max() + np.maximum.reduceat(size, ensemble.tree_offsets[:-1]).sum())
+    return float(
+        np.abs(ensemble.base_values).max() + np.maximum.reduceat(size, ensemble.tree_offsets[:-1]).sum()
+    )
 
 
 def _assert_same_prediction(model: zoo.ZooModel, rows: npt.NDArray[np.float64]) -> None:

@@ -73,6 +73,10 @@ def read_rows(X: Any, row_format: RowFormat) -> Rows:
     if package == "catboost":
         return _pool_rows(X, row_format)
     array = _as_array(X.to_numpy() if is_nameless_series(X) else X, row_format)
+    if array.dtype.kind == "O":
+        columns = [numbers_of_objects(array[:, f].tolist(), row_format, f) for f in range(array.shape[1])]
+        array = np.stack(columns, axis=1) if columns else np.empty(array.shape)
+        row_format = _without_labels(row_format)
     return Rows(len(array), None, None, _dense_reader(array, row_format))
 
 
@@ -102,9 +106,6 @@ def _as_array(X: Any, row_format: RowFormat) -> Array:
     if array.ndim != 2:
         raise InputError(f"X must have one row per row to explain (two dimensions), got shape {array.shape}.")
     _check_width(array.shape[1], row_format, one_row=np.ndim(X) == 1)
-    if array.dtype.kind == "O":
-        columns = [numbers_of_objects(array[:, f].tolist(), row_format, f) for f in range(array.shape[1])]
-        array = np.stack(columns, axis=1) if columns else np.empty(array.shape)
     return array
 
 
@@ -201,7 +202,9 @@ def _pool_rows(X: Any, row_format: RowFormat) -> Rows:
             f"The rows cannot be read back from this {type(X).__name__}: {error}. "
             f"Pass the data frame or array that it was made of."
         ) from error
-    array = _reordered(np.asarray(features), list(X.get_feature_names()), row_format)
+    array, names = np.asarray(features), list(X.get_feature_names())
+    if any(names):  # a Pool made of an array has empty names
+        array = _reordered(array, names, row_format)
     return read_rows(array, row_format)
 
 

@@ -57,7 +57,7 @@ def _base_values(model: Any) -> npt.NDArray[np.float64]:
     if not constant or getattr(start, "strategy", None) == "stratified":
         raise UnsupportedModelError(
             f"This {type(model).__name__} starts from the predictions of {name} (its init parameter), which "
-            f"vary from row to row and are not explained by its trees. Train it with init=None or init='zero'."
+            f"vary from row to row and are no part of its trees. Train it with init=None or init='zero'."
         )
     row = np.zeros((1, model.n_features_in_), dtype=np.float32)
     return np.asarray(model._raw_predict_init(row), dtype=np.float64).ravel()
