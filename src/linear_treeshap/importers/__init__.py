@@ -69,6 +69,14 @@ REFUSED: dict[str, str] = {
         "Calibration bends the output of a tree model, so the result is not a sum of trees. Explain "
         "the model before calibration: model.calibrated_classifiers_[i].estimator."
     ),
+    "sklearn.ClassifierChain": (
+        "A chain feeds the predictions of one model to the next, so the result is not a sum of trees. "
+        "Explain its models one by one: model.estimators_."
+    ),
+    "sklearn.RegressorChain": (
+        "A chain feeds the predictions of one model to the next, so the result is not a sum of trees. "
+        "Explain its models one by one: model.estimators_."
+    ),
     "sklearn.OneVsRestClassifier": (
         "One-vs-rest divides the probabilities of its models by their sum, so the result is not a sum "
         "of trees. Explain the models of single classes: model.estimators_[i]."
