@@ -11,6 +11,7 @@ import numpy.typing as npt
 import pytest
 import zoo
 
+from linear_treeshap import importers
 from linear_treeshap.ensemble import TreeEnsemble
 from linear_treeshap.errors import FileFormatError, ModelError, UnsupportedModelError
 from linear_treeshap.importers import import_model, raw_prediction
@@ -130,73 +131,69 @@ def test_an_unknown_forest_that_is_not_the_mean_of_its_trees_is_refused() -> Non
         import_model(model)
 
 
-def _refused_models() -> dict[str, tuple[Callable[[], Any], str]]:
-    def fitted(module: str, name: str, *arguments: Any, classify: bool = True, **options: Any) -> Any:
-        made = getattr(pytest.importorskip(f"sklearn.{module}"), name)(*arguments, **options)
-        rows, target = _data()
-        return made.fit(rows, target > 0 if classify else target)
-
-    def tree(kind: str = "Classifier") -> Any:
-        return getattr(pytest.importorskip("sklearn.tree"), f"DecisionTree{kind}")(max_depth=2)
-
-    return {
-        "AdaBoostClassifier": (lambda: fitted("ensemble", "AdaBoostClassifier", n_estimators=3), "vote"),
-        "AdaBoostRegressor": (
-            lambda: fitted("ensemble", "AdaBoostRegressor", n_estimators=3, classify=False),
-            "weighted median",
-        ),
-        "StackingClassifier": (
-            lambda: fitted("ensemble", "StackingClassifier", [("a", tree())], cv=2),
-            "feeds predictions to another model",
-        ),
-        "VotingRegressor": (
-            lambda: fitted("ensemble", "VotingRegressor", [("a", tree("Regressor"))], classify=False),
-            "model.estimators_",
-        ),
-        "CalibratedClassifierCV": (
-            lambda: fitted("calibration", "CalibratedClassifierCV", tree(), cv=2),
-            "Explain the model before calibration",
-        ),
-        "OneVsRestClassifier": (lambda: fitted("multiclass", "OneVsRestClassifier", tree()), "their sum"),
-        "TransformedTargetRegressor": (
-            lambda: fitted("compose", "TransformedTargetRegressor", tree("Regressor"), classify=False),
-            "model.regressor_",
-        ),
-        "bagged boosting": (
-            lambda: fitted(
-                "ensemble",
-                "BaggingClassifier",
-                pytest.importorskip("sklearn.ensemble").GradientBoostingClassifier(n_estimators=2),
-                n_estimators=2,
-            ),
-            "this one is made of GradientBoostingClassifier",
-        ),
-        "boosting from another model": (
-            lambda: fitted("ensemble", "GradientBoostingClassifier", init=tree(), n_estimators=2),
-            "starts from the predictions of DecisionTreeClassifier",
-        ),
-        "boosting from chance": (
-            lambda: fitted(
-                "ensemble",
-                "GradientBoostingClassifier",
-                init=pytest.importorskip("sklearn.dummy").DummyClassifier(strategy="stratified"),
-                n_estimators=2,
-            ),
-            "Train it with init=None",
-        ),
-        "linear model": (
-            lambda: fitted("linear_model", "LogisticRegression"),
-            "LogisticRegression. Supported are: catboost.CatBoost, .*XGBModel",
-        ),
-        "class": (lambda: pytest.importorskip("sklearn.tree").DecisionTreeRegressor, "the class .* itself"),
-        "number": (lambda: 3, "Cannot read a model of class builtins.int"),
-    }
+def _make(path: str, *arguments: Any, **options: Any) -> Any:
+    """An estimator of scikit-learn by its path, such as tree.DecisionTreeRegressor; not fitted."""
+    module, name = path.split(".")
+    return getattr(pytest.importorskip(f"sklearn.{module}"), name)(*arguments, **options)
 
 
-@pytest.mark.parametrize("case", _refused_models())
+def _tree() -> Any:
+    return _make("tree.DecisionTreeClassifier", max_depth=2)
+
+
+def _fitted(model: Any) -> Any:
+    rows, target = _data()
+    return model.fit(rows, target > 0)
+
+
+REFUSED: dict[str, tuple[Callable[[], Any], str]] = {
+    "AdaBoostClassifier": (lambda: _make("ensemble.AdaBoostClassifier"), "lets its trees vote"),
+    "AdaBoostRegressor": (lambda: _make("ensemble.AdaBoostRegressor"), "weighted median"),
+    "CalibratedClassifierCV": (lambda: _make("calibration.CalibratedClassifierCV"), "before calibration"),
+    "ClassifierChain": (lambda: _make("multioutput.ClassifierChain", _tree()), "feeds the predictions"),
+    "RegressorChain": (lambda: _make("multioutput.RegressorChain", _tree()), "feeds the predictions"),
+    "OneVsRestClassifier": (lambda: _make("multiclass.OneVsRestClassifier", _tree()), "by their sum"),
+    "RandomTreesEmbedding": (lambda: _make("ensemble.RandomTreesEmbedding"), "predicts nothing"),
+    "StackingClassifier": (lambda: _make("ensemble.StackingClassifier", []), "to another model"),
+    "StackingRegressor": (lambda: _make("ensemble.StackingRegressor", []), "to another model"),
+    "TransformedTargetRegressor": (lambda: _make("compose.TransformedTargetRegressor"), "model.regressor_"),
+    "VotingClassifier": (lambda: _make("ensemble.VotingClassifier", []), "model.estimators_"),
+    "VotingRegressor": (lambda: _make("ensemble.VotingRegressor", []), "model.estimators_"),
+    "bagged boosting": (
+        lambda: _fitted(_make("ensemble.BaggingClassifier", _make("ensemble.GradientBoostingClassifier"), 2)),
+        "this one is made of GradientBoostingClassifier",
+    ),
+    "boosting from another model": (
+        lambda: _fitted(_make("ensemble.GradientBoostingClassifier", init=_tree())),
+        "starts from the predictions of DecisionTreeClassifier",
+    ),
+    "boosting from chance": (
+        lambda: _fitted(
+            _make(
+                "ensemble.GradientBoostingClassifier",
+                init=_make("dummy.DummyClassifier", strategy="stratified"),
+            )
+        ),
+        "Train it with init=None",
+    ),
+    "linear model": (
+        lambda: _make("linear_model.LogisticRegression"),
+        "LogisticRegression. Supported are: catboost.CatBoost, .*XGBModel",
+    ),
+    "class": (lambda: type(_tree()), "the class DecisionTreeClassifier itself"),
+    "number": (lambda: 3, "Cannot read a model of class builtins.int"),
+}
+
+
+def test_every_refused_class_is_tested() -> None:
+    """A class that joins the table of refusals joins the test below."""
+    assert {name.partition(".")[2] for name in importers.REFUSED} <= set(REFUSED)
+
+
+@pytest.mark.parametrize("case", REFUSED)
 def test_what_is_not_a_sum_of_trees_is_refused_with_advice(case: str) -> None:
     """A sentence that says why and what to do instead."""
-    make, message = _refused_models()[case]
+    make, message = REFUSED[case]
     with pytest.raises(UnsupportedModelError, match=message):
         import_model(make())
 
@@ -204,7 +201,7 @@ def test_what_is_not_a_sum_of_trees_is_refused_with_advice(case: str) -> None:
 @pytest.mark.parametrize("name", ["DecisionTreeRegressor", "ExtraTreeClassifier"])
 def test_an_unfitted_tree_says_so(name: str) -> None:
     """A forgotten fit is the commonest mistake."""
-    model = getattr(pytest.importorskip("sklearn.tree"), name)()
+    model = _make(f"tree.{name}")
     with pytest.raises(ModelError, match=f"This {name} is not fitted yet"):
         import_model(model)
 
@@ -221,7 +218,7 @@ def test_an_unfitted_tree_says_so(name: str) -> None:
 )
 def test_an_unfitted_ensemble_says_so(name: str) -> None:
     """As for a single tree."""
-    model = getattr(pytest.importorskip("sklearn.ensemble"), name)()
+    model = _make(f"ensemble.{name}")
     with pytest.raises(ModelError, match=f"This {name} is not fitted yet"):
         import_model(model)
 
@@ -320,7 +317,8 @@ def test_a_dictionary_of_arrays_is_a_model() -> None:
     model = {"trees": [STUMP, STUMP], "base_offset": 10, "feature_names": ["age"], "output_names": ["y"]}
     np.testing.assert_array_equal(raw_prediction(model, [[0.5], [0.6], [np.nan]]), [[12], [16], [12]])
     ensemble = import_model(model)
-    assert ensemble.feature_names == ("age",) and ensemble.output_names == ("y",)
+    assert ensemble.feature_names == ("age",)
+    assert ensemble.output_names == ("y",)
     np.testing.assert_array_equal(ensemble.expected_value, [13])
 
 

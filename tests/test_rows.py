@@ -68,7 +68,8 @@ def test_every_kind_of_table_gives_the_same_numbers(kind: str, dtype: Any) -> No
     rows = read_rows(TABLES[kind](), RowFormat(3, NAMES, dtype=dtype))
     assert len(rows) == 2
     array = everything(rows)
-    assert array.dtype == dtype and array.flags.c_contiguous
+    assert array.dtype == dtype
+    assert array.flags.c_contiguous
     np.testing.assert_array_equal(array, NUMBERS)
     np.testing.assert_array_equal(rows[1:2], NUMBERS[1:])
 
@@ -109,7 +110,8 @@ def test_the_index_of_a_pandas_frame_is_kept() -> None:
     """Results can be labelled like the input."""
     frame = pd.DataFrame(COLUMNS, index=["x", "y"])
     rows = read_rows(frame, NAMED)
-    assert list(rows.index) == ["x", "y"] and rows.frame is frame
+    assert list(rows.index) == ["x", "y"]
+    assert rows.frame is frame
     assert list(read_rows(frame.loc["y"], NAMED).index) == ["y"]
     assert read_rows(NUMBERS, NAMED).index is None
 

@@ -242,7 +242,7 @@ def sklearn_hist_number_categories() -> ZooModel:
     rows, target = _categorical_data()
 
     def to_input(codes: Rows) -> Rows:
-        X = codes.copy()
+        X = np.array(codes)
         X[:, [1, 3]] = 3 * codes[:, [1, 3]] + 10
         return X
 
