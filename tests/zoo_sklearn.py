@@ -21,8 +21,10 @@ def _data(n_rows: int = 300, n_features: int = 5, seed: int = 0) -> tuple[Rows, 
     return rows, target
 
 
-def _with_missing(rows: Rows, seed: int = 1) -> Rows:
-    gaps = np.random.default_rng(seed).random(rows.shape) < 0.15
+def _with_missing(rows: Rows) -> Rows:
+    """Gaps in all columns but the last: there the library must decide without having seen any."""
+    gaps = np.random.default_rng(1).random(rows.shape) < 0.15
+    gaps[:, -1] = False
     return np.where(gaps, np.nan, rows)
 
 
@@ -154,6 +156,16 @@ def sklearn_extra_trees_regressor() -> ZooModel:
     rows, target = _data()
     model = ensemble.ExtraTreesRegressor(n_estimators=7, max_depth=5, random_state=0).fit(rows, target)
     return _finite(model, rows)
+
+
+@zoo_model
+def sklearn_extra_trees_missing() -> ZooModel:
+    pytest.importorskip("sklearn", minversion="1.6", reason="takes missing values since 1.6")
+    ensemble = pytest.importorskip("sklearn.ensemble")
+    rows, target = _data()
+    rows = _with_missing(rows)
+    model = ensemble.ExtraTreesRegressor(n_estimators=7, max_depth=5, random_state=0).fit(rows, target)
+    return ZooModel(model, rows, takes_infinity=False)
 
 
 # -- boosting --------------------------------------------------------------------------------------------
@@ -313,11 +325,21 @@ def sklearn_isolation_forest_some_features() -> ZooModel:
 
 
 @zoo_model
+def sklearn_isolation_forest_missing() -> ZooModel:
+    pytest.importorskip("sklearn", minversion="1.6", reason="takes missing values since 1.6")
+    ensemble = pytest.importorskip("sklearn.ensemble")
+    rows, _ = _data()
+    rows = _with_missing(rows)
+    model = ensemble.IsolationForest(n_estimators=10, random_state=0).fit(rows)
+    return ZooModel(model, rows, takes_infinity=False)
+
+
+@zoo_model
 def sklearn_bagging_regressor() -> ZooModel:
     ensemble = pytest.importorskip("sklearn.ensemble")
     rows, target = _data()
     model = ensemble.BaggingRegressor(n_estimators=5, max_features=0.6, random_state=0).fit(rows, target)
-    return _finite(model, rows)
+    return ZooModel(model, rows, takes_infinity=False)
 
 
 @zoo_model
@@ -327,7 +349,7 @@ def sklearn_bagging_classifier() -> ZooModel:
     rows, target = _data()
     forest = ensemble.RandomForestClassifier(n_estimators=2, bootstrap=False, random_state=0)
     model = ensemble.BaggingClassifier(forest, n_estimators=8, max_samples=5, max_features=3, random_state=0)
-    return _finite(model.fit(rows, _classes(target, 5)), rows)
+    return ZooModel(model.fit(rows, _classes(target, 5)), rows, takes_infinity=False)
 
 
 # -- wrappers ----------------------------------------------------------------------------------------------
