@@ -62,6 +62,8 @@ def read_rows(X: Any, row_format: RowFormat) -> Rows:
     InputError
         The rows do not fit the model; the message says which column and what to do.
     """
+    if type(X) is np.ndarray:  # first, because asking about frames takes longer than all of this
+        return _dense_rows(X, row_format)
     if is_frame(X):
         array, index, frame = frame_to_array(X, row_format)
         return Rows(len(array), index, frame, _dense_reader(array, _without_labels(row_format)))
@@ -72,12 +74,7 @@ def read_rows(X: Any, row_format: RowFormat) -> Rows:
         return _dmatrix_rows(X, row_format)
     if package == "catboost":
         return _pool_rows(X, row_format)
-    array = _as_array(X.to_numpy() if is_nameless_series(X) else X, row_format)
-    if array.dtype.kind == "O":
-        columns = [numbers_of_objects(array[:, f].tolist(), row_format, f) for f in range(array.shape[1])]
-        array = np.stack(columns, axis=1) if columns else np.empty(array.shape)
-        row_format = _without_labels(row_format)
-    return Rows(len(array), None, None, _dense_reader(array, row_format))
+    return _dense_rows(X.to_numpy() if is_nameless_series(X) else X, row_format)
 
 
 def _without_labels(row_format: RowFormat) -> RowFormat:
@@ -86,6 +83,16 @@ def _without_labels(row_format: RowFormat) -> RowFormat:
 
 
 # -- dense -------------------------------------------------------------------------------------------
+
+
+def _dense_rows(X: Any, row_format: RowFormat) -> Rows:
+    """An array, or lists that make one."""
+    array = _as_array(X, row_format)
+    if array.dtype.kind == "O":
+        columns = [numbers_of_objects(array[:, f].tolist(), row_format, f) for f in range(array.shape[1])]
+        array = np.stack(columns, axis=1) if columns else np.empty(array.shape)
+        row_format = _without_labels(row_format)
+    return Rows(len(array), None, None, _dense_reader(array, row_format))
 
 
 def _as_array(X: Any, row_format: RowFormat) -> Array:
