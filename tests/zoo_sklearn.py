@@ -2,15 +2,14 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
+from dataclasses import replace
 from typing import Any
 
 import numpy as np
 import numpy.typing as npt
 import pytest
 from zoo import Rows, ZooModel, zoo_model
-
-#: Trees of scikit-learn refuse infinity, and older kinds of model refuse NaN.
-_FINITE = {"takes_missing": False, "takes_infinity": False}
 
 
 def _data(n_rows: int = 300, n_features: int = 5, seed: int = 0) -> tuple[Rows, npt.NDArray[np.float64]]:
@@ -22,8 +21,10 @@ def _data(n_rows: int = 300, n_features: int = 5, seed: int = 0) -> tuple[Rows, 
     return rows, target
 
 
-def _with_missing(rows: Rows, seed: int = 1) -> Rows:
-    gaps = np.random.default_rng(seed).random(rows.shape) < 0.15
+def _with_missing(rows: Rows) -> Rows:
+    """Gaps in all columns but the last: there the library must decide without having seen any."""
+    gaps = np.random.default_rng(1).random(rows.shape) < 0.15
+    gaps[:, -1] = False
     return np.where(gaps, np.nan, rows)
 
 
@@ -31,6 +32,12 @@ def _classes(target: npt.NDArray[np.float64], n_classes: int) -> npt.NDArray[Any
     """Labels 'a', 'b', … by quantiles of the target."""
     edges = np.quantile(target, np.linspace(0, 1, n_classes + 1)[1:-1])
     return np.array(list("abcdefgh"))[np.searchsorted(edges, target)]
+
+
+def _finite(model: Any, rows: Rows, to_input: Callable[[Rows], Any] | None = None) -> ZooModel:
+    """A model of a kind that refuses NaN as well as infinity, which all but histograms refuse."""
+    zoo = ZooModel(model, rows, takes_missing=False, takes_infinity=False)
+    return zoo if to_input is None else replace(zoo, to_input=to_input)
 
 
 def _named(rows: Rows) -> Any:
@@ -62,7 +69,7 @@ def sklearn_decision_tree_missing() -> ZooModel:
 @zoo_model
 def sklearn_decision_tree_single_leaf() -> ZooModel:
     tree = pytest.importorskip("sklearn.tree")
-    rows, target = _data()
+    rows, _ = _data()
     model = tree.DecisionTreeRegressor(max_depth=5).fit(rows, np.ones(len(rows)))
     return ZooModel(model, rows, takes_infinity=False)
 
@@ -81,7 +88,7 @@ def sklearn_extra_tree_regressor() -> ZooModel:
     tree = pytest.importorskip("sklearn.tree")
     rows, target = _data()
     model = tree.ExtraTreeRegressor(max_depth=5, random_state=0).fit(rows, target)
-    return ZooModel(model, rows, **_FINITE)
+    return _finite(model, rows)
 
 
 @zoo_model
@@ -140,7 +147,7 @@ def sklearn_extra_trees_classifier() -> ZooModel:
     ensemble = pytest.importorskip("sklearn.ensemble")
     rows, target = _data()
     model = ensemble.ExtraTreesClassifier(n_estimators=7, max_depth=5, random_state=0)
-    return ZooModel(model.fit(rows, _classes(target, 3)), rows, **_FINITE)
+    return _finite(model.fit(rows, _classes(target, 3)), rows)
 
 
 @zoo_model
@@ -148,7 +155,17 @@ def sklearn_extra_trees_regressor() -> ZooModel:
     ensemble = pytest.importorskip("sklearn.ensemble")
     rows, target = _data()
     model = ensemble.ExtraTreesRegressor(n_estimators=7, max_depth=5, random_state=0).fit(rows, target)
-    return ZooModel(model, rows, **_FINITE)
+    return _finite(model, rows)
+
+
+@zoo_model
+def sklearn_extra_trees_missing() -> ZooModel:
+    pytest.importorskip("sklearn", minversion="1.6", reason="takes missing values since 1.6")
+    ensemble = pytest.importorskip("sklearn.ensemble")
+    rows, target = _data()
+    rows = _with_missing(rows)
+    model = ensemble.ExtraTreesRegressor(n_estimators=7, max_depth=5, random_state=0).fit(rows, target)
+    return ZooModel(model, rows, takes_infinity=False)
 
 
 # -- boosting --------------------------------------------------------------------------------------------
@@ -159,7 +176,7 @@ def sklearn_gradient_boosting_regressor() -> ZooModel:
     ensemble = pytest.importorskip("sklearn.ensemble")
     rows, target = _data()
     model = ensemble.GradientBoostingRegressor(n_estimators=20, random_state=0).fit(rows, target)
-    return ZooModel(model, rows, **_FINITE)
+    return _finite(model, rows)
 
 
 @zoo_model
@@ -167,7 +184,7 @@ def sklearn_gradient_boosting_quantile() -> ZooModel:
     ensemble = pytest.importorskip("sklearn.ensemble")
     rows, target = _data()
     model = ensemble.GradientBoostingRegressor(loss="quantile", alpha=0.8, n_estimators=10, subsample=0.7)
-    return ZooModel(model.set_params(random_state=0).fit(rows, target), rows, **_FINITE)
+    return _finite(model.set_params(random_state=0).fit(rows, target), rows)
 
 
 @zoo_model
@@ -175,7 +192,7 @@ def sklearn_gradient_boosting_zero_init() -> ZooModel:
     ensemble = pytest.importorskip("sklearn.ensemble")
     rows, target = _data()
     model = ensemble.GradientBoostingClassifier(init="zero", n_estimators=10, random_state=0)
-    return ZooModel(model.fit(rows, _classes(target, 3)), rows, **_FINITE)
+    return _finite(model.fit(rows, _classes(target, 3)), rows)
 
 
 @zoo_model
@@ -184,7 +201,7 @@ def sklearn_gradient_boosting_binary() -> ZooModel:
     pytest.importorskip("pandas")
     rows, target = _data()
     model = ensemble.GradientBoostingClassifier(n_estimators=20, random_state=0)
-    return ZooModel(model.fit(_named(rows), target > 0.5), rows, to_input=_named, **_FINITE)
+    return _finite(model.fit(_named(rows), target > 0.5), rows, to_input=_named)
 
 
 @zoo_model
@@ -192,7 +209,7 @@ def sklearn_gradient_boosting_multiclass() -> ZooModel:
     ensemble = pytest.importorskip("sklearn.ensemble")
     rows, target = _data()
     model = ensemble.GradientBoostingClassifier(n_estimators=10, n_iter_no_change=3, random_state=0)
-    return ZooModel(model.fit(rows, _classes(target, 3)), rows, **_FINITE)
+    return _finite(model.fit(rows, _classes(target, 3)), rows)
 
 
 @zoo_model
@@ -237,7 +254,7 @@ def sklearn_hist_number_categories() -> ZooModel:
     rows, target = _categorical_data()
 
     def to_input(codes: Rows) -> Rows:
-        X = codes.copy()
+        X = np.array(codes)
         X[:, [1, 3]] = 3 * codes[:, [1, 3]] + 10
         return X
 
@@ -296,7 +313,7 @@ def sklearn_isolation_forest() -> ZooModel:
     ensemble = pytest.importorskip("sklearn.ensemble")
     rows, _ = _data()
     model = ensemble.IsolationForest(n_estimators=10, random_state=0).fit(rows)
-    return ZooModel(model, rows, **_FINITE)
+    return _finite(model, rows)
 
 
 @zoo_model
@@ -304,7 +321,17 @@ def sklearn_isolation_forest_some_features() -> ZooModel:
     ensemble = pytest.importorskip("sklearn.ensemble")
     rows, _ = _data()
     model = ensemble.IsolationForest(n_estimators=10, max_features=0.5, max_samples=50, random_state=0)
-    return ZooModel(model.fit(rows), rows, **_FINITE)
+    return _finite(model.fit(rows), rows)
+
+
+@zoo_model
+def sklearn_isolation_forest_missing() -> ZooModel:
+    pytest.importorskip("sklearn", minversion="1.6", reason="takes missing values since 1.6")
+    ensemble = pytest.importorskip("sklearn.ensemble")
+    rows, _ = _data()
+    rows = _with_missing(rows)
+    model = ensemble.IsolationForest(n_estimators=10, random_state=0).fit(rows)
+    return ZooModel(model, rows, takes_infinity=False)
 
 
 @zoo_model
@@ -312,7 +339,7 @@ def sklearn_bagging_regressor() -> ZooModel:
     ensemble = pytest.importorskip("sklearn.ensemble")
     rows, target = _data()
     model = ensemble.BaggingRegressor(n_estimators=5, max_features=0.6, random_state=0).fit(rows, target)
-    return ZooModel(model, rows, **_FINITE)
+    return ZooModel(model, rows, takes_infinity=False)
 
 
 @zoo_model
@@ -320,9 +347,9 @@ def sklearn_bagging_classifier() -> ZooModel:
     """So few rows per tree that some trees see only some of the classes."""
     ensemble = pytest.importorskip("sklearn.ensemble")
     rows, target = _data()
-    forest = ensemble.RandomForestClassifier(n_estimators=2, random_state=0)
+    forest = ensemble.RandomForestClassifier(n_estimators=2, bootstrap=False, random_state=0)
     model = ensemble.BaggingClassifier(forest, n_estimators=8, max_samples=5, max_features=3, random_state=0)
-    return ZooModel(model.fit(rows, _classes(target, 5)), rows, **_FINITE)
+    return ZooModel(model.fit(rows, _classes(target, 5)), rows, takes_infinity=False)
 
 
 # -- wrappers ----------------------------------------------------------------------------------------------
@@ -354,7 +381,9 @@ def sklearn_multioutput_classifier() -> ZooModel:
     from sklearn.ensemble import RandomForestClassifier
 
     rows, target = _data()
-    model = multioutput.MultiOutputClassifier(RandomForestClassifier(n_estimators=4, max_depth=3, random_state=0))
+    model = multioutput.MultiOutputClassifier(
+        RandomForestClassifier(n_estimators=4, max_depth=3, random_state=0)
+    )
     labels = np.column_stack([_classes(target, 3), _classes(rows[:, 3], 2)])
     return ZooModel(model.fit(rows, labels), rows, takes_infinity=False)
 
@@ -375,7 +404,12 @@ def imblearn_balanced_forest() -> ZooModel:
     imblearn = pytest.importorskip("imblearn.ensemble")
     rows, target = _data()
     model = imblearn.BalancedRandomForestClassifier(
-        n_estimators=5, max_depth=4, random_state=0, sampling_strategy="all", replacement=True, bootstrap=False
+        n_estimators=5,
+        max_depth=4,
+        random_state=0,
+        sampling_strategy="all",
+        replacement=True,
+        bootstrap=False,
     )
     return ZooModel(model.fit(rows, target > 1), rows, takes_infinity=False)
 
@@ -385,7 +419,7 @@ def imblearn_balanced_bagging() -> ZooModel:
     imblearn = pytest.importorskip("imblearn.ensemble")
     rows, target = _data()
     model = imblearn.BalancedBaggingClassifier(n_estimators=5, random_state=0).fit(rows, target > 1)
-    return ZooModel(model, rows, **_FINITE)
+    return _finite(model, rows)
 
 
 def _survival_data() -> tuple[Rows, Any]:
@@ -399,7 +433,7 @@ def sksurv_survival_forest() -> ZooModel:
     ensemble = pytest.importorskip("sksurv.ensemble")
     rows, outcome = _survival_data()
     model = ensemble.RandomSurvivalForest(n_estimators=5, max_depth=4, random_state=0).fit(rows, outcome)
-    return ZooModel(model, rows, **_FINITE)
+    return _finite(model, rows)
 
 
 @zoo_model
@@ -407,7 +441,7 @@ def sksurv_survival_tree_low_memory() -> ZooModel:
     tree = pytest.importorskip("sksurv.tree")
     rows, outcome = _survival_data()
     model = tree.SurvivalTree(max_depth=4, low_memory=True, random_state=0).fit(rows, outcome)
-    return ZooModel(model, rows, **_FINITE)
+    return _finite(model, rows)
 
 
 # -- treelite ------------------------------------------------------------------------------------------------
@@ -447,7 +481,9 @@ def treelite_lightgbm_categories() -> ZooModel:
     lightgbm = pytest.importorskip("lightgbm")
     rows, target = _categorical_data()
     data = lightgbm.Dataset(rows, target, categorical_feature=[1, 3], params={"verbose": -1})
-    booster = lightgbm.train({"verbose": -1, "num_threads": 1, "min_data_in_leaf": 5}, data, num_boost_round=8)
+    booster = lightgbm.train(
+        {"verbose": -1, "num_threads": 1, "min_data_in_leaf": 5}, data, num_boost_round=8
+    )
     model = treelite.frontend.from_lightgbm(booster)
     return ZooModel(model, rows, categorical=frozenset({1, 3}))
 

@@ -137,7 +137,7 @@ def _numbers(column: Any, row_format: RowFormat, feature: int) -> Array:
     if dtype in (nw.Categorical, nw.Enum):
         return _numbers_of_categories(column, row_format, feature)
     if dtype.is_numeric() or dtype == nw.Boolean:
-        numbers: Array = column.cast(nw.Float64).to_numpy()
+        numbers = _floats(column)
         if has_labels(row_format, feature) and not row_format.numbers_are_codes:
             return codes_of_numbers(numbers, row_format, feature)
         return numbers
@@ -147,6 +147,17 @@ def _numbers(column: Any, row_format: RowFormat, feature: int) -> Array:
             f"Encode the column as it was when the model was trained."
         )
     return numbers_of_objects(column.to_list(), row_format, feature)
+
+
+def _floats(column: Any) -> Array:
+    """A column of numbers or truth values as float64, null and NA as NaN."""
+    import narwhals.stable.v1 as nw
+
+    native = nw.to_native(column)
+    if nw.dependencies.is_pandas_series(native):
+        # Older pandas leaves NA in what narwhals makes of its Arrow columns.
+        return np.asarray(native.to_numpy(dtype=np.float64, na_value=np.nan))
+    return np.asarray(column.cast(nw.Float64).to_numpy())
 
 
 def _numbers_of_categories(column: Any, row_format: RowFormat, feature: int) -> Array:

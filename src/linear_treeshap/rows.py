@@ -62,6 +62,8 @@ def read_rows(X: Any, row_format: RowFormat) -> Rows:
     InputError
         The rows do not fit the model; the message says which column and what to do.
     """
+    if type(X) is np.ndarray:  # first, because asking about frames takes longer than all of this
+        return _dense_rows(X, row_format)
     if is_frame(X):
         array, index, frame = frame_to_array(X, row_format)
         return Rows(len(array), index, frame, _dense_reader(array, _without_labels(row_format)))
@@ -72,8 +74,7 @@ def read_rows(X: Any, row_format: RowFormat) -> Rows:
         return _dmatrix_rows(X, row_format)
     if package == "catboost":
         return _pool_rows(X, row_format)
-    array = _as_array(X.to_numpy() if is_nameless_series(X) else X, row_format)
-    return Rows(len(array), None, None, _dense_reader(array, row_format))
+    return _dense_rows(X.to_numpy() if is_nameless_series(X) else X, row_format)
 
 
 def _without_labels(row_format: RowFormat) -> RowFormat:
@@ -82,6 +83,16 @@ def _without_labels(row_format: RowFormat) -> RowFormat:
 
 
 # -- dense -------------------------------------------------------------------------------------------
+
+
+def _dense_rows(X: Any, row_format: RowFormat) -> Rows:
+    """An array, or lists that make one."""
+    array = _as_array(X, row_format)
+    if array.dtype.kind == "O":
+        columns = [numbers_of_objects(array[:, f].tolist(), row_format, f) for f in range(array.shape[1])]
+        array = np.stack(columns, axis=1) if columns else np.empty(array.shape)
+        row_format = _without_labels(row_format)
+    return Rows(len(array), None, None, _dense_reader(array, row_format))
 
 
 def _as_array(X: Any, row_format: RowFormat) -> Array:
@@ -102,9 +113,6 @@ def _as_array(X: Any, row_format: RowFormat) -> Array:
     if array.ndim != 2:
         raise InputError(f"X must have one row per row to explain (two dimensions), got shape {array.shape}.")
     _check_width(array.shape[1], row_format, one_row=np.ndim(X) == 1)
-    if array.dtype.kind == "O":
-        columns = [numbers_of_objects(array[:, f].tolist(), row_format, f) for f in range(array.shape[1])]
-        array = np.stack(columns, axis=1) if columns else np.empty(array.shape)
     return array
 
 
@@ -201,7 +209,9 @@ def _pool_rows(X: Any, row_format: RowFormat) -> Rows:
             f"The rows cannot be read back from this {type(X).__name__}: {error}. "
             f"Pass the data frame or array that it was made of."
         ) from error
-    array = _reordered(np.asarray(features), list(X.get_feature_names()), row_format)
+    array, names = np.asarray(features), list(X.get_feature_names())
+    if any(names):  # a Pool made of an array has empty names
+        array = _reordered(array, names, row_format)
     return read_rows(array, row_format)
 
 

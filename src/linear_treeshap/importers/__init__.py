@@ -19,7 +19,7 @@ import numpy.typing as npt
 from ..ensemble import TreeEnsemble
 from ..errors import FileFormatError, UnsupportedModelError
 
-__all__ = ["IMPORTERS", "REFUSED", "import_model", "raw_prediction"]
+__all__ = ["IMPORTERS", "REFUSED", "import_model", "importer_name", "raw_prediction"]
 
 #: "package.Class" → the module of this package that reads it. The package is the first part of the
 #: module's name only: libraries move their classes between files, hardly ever between packages.
@@ -68,6 +68,14 @@ REFUSED: dict[str, str] = {
     "sklearn.CalibratedClassifierCV": (
         "Calibration bends the output of a tree model, so the result is not a sum of trees. Explain "
         "the model before calibration: model.calibrated_classifiers_[i].estimator."
+    ),
+    "sklearn.ClassifierChain": (
+        "A chain feeds the predictions of one model to the next, so the result is not a sum of trees. "
+        "Explain its models one by one: model.estimators_."
+    ),
+    "sklearn.RegressorChain": (
+        "A chain feeds the predictions of one model to the next, so the result is not a sum of trees. "
+        "Explain its models one by one: model.estimators_."
     ),
     "sklearn.OneVsRestClassifier": (
         "One-vs-rest divides the probabilities of its models by their sum, so the result is not a sum "
@@ -142,8 +150,13 @@ def raw_prediction(model: Any, X: Any) -> npt.NDArray[np.float64]:
 
 def _importer_of(model: Any) -> Any:
     """The module of this package that reads ``model``."""
+    return import_module(f".{importer_name(model)}", __name__)
+
+
+def importer_name(model: Any) -> str:
+    """The name of the module of this package that reads ``model``, a fitted model or a dictionary."""
     if isinstance(model, Mapping):
-        return import_module(".arrays", __name__)
+        return "arrays"
     if isinstance(model, type):
         raise UnsupportedModelError(f"Expected a fitted model, got the class {model.__name__} itself.")
     for base in type(model).__mro__:
@@ -151,11 +164,11 @@ def _importer_of(model: Any) -> Any:
         if name in REFUSED:
             raise UnsupportedModelError(f"{type(model).__name__} cannot be explained. {REFUSED[name]}")
         if name in IMPORTERS:
-            return import_module(f".{IMPORTERS[name]}", __name__)
+            return IMPORTERS[name]
     trees = getattr(model, "estimators_", None)
     if isinstance(trees, list) and trees and all(hasattr(tree, "tree_") for tree in trees):
         # Forests of other libraries that are built of scikit-learn's trees.
-        return import_module(".sklearn_trees", __name__)
+        return "sklearn_trees"
     raise UnsupportedModelError(
         f"Cannot read a model of class {type(model).__module__}.{type(model).__qualname__}. Supported are: "
         f"{', '.join(sorted(IMPORTERS))}, classes derived from these, forests whose estimators_ are "

@@ -115,7 +115,7 @@ def _tree(index: int, tree: Mapping[str, Any]) -> dict[str, npt.NDArray[Any]]:
 
 def _row_format(model: Mapping[str, Any], feature: npt.NDArray[np.int32]) -> RowFormat:
     names = model.get("feature_names")
-    used = int(feature.max(initial=-1)) + 1
+    used = int(np.max(feature, initial=-1)) + 1
     n_features = int(model.get("num_features", used if names is None else len(names)))
     dtype = np.dtype(model.get("input_dtype", np.float64)).name
     return RowFormat(n_features, None if names is None else tuple(map(str, names)), dtype=cast(Any, dtype))

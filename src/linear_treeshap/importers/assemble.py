@@ -17,7 +17,7 @@ from ..ensemble import TreeEnsemble
 from ..errors import UnsupportedModelError
 from ..rows import RowFormat
 
-__all__ = ["NodeArrays", "Part", "combine", "names_of", "pack_bits"]
+__all__ = ["NodeArrays", "Part", "combine", "pack_bits"]
 
 Int32 = npt.NDArray[np.int32]
 
@@ -175,9 +175,3 @@ def pack_bits(bitsets: npt.NDArray[np.uint32]) -> tuple[npt.NDArray[np.int64], I
     sets, codes = np.nonzero(bits)
     offsets = np.concatenate([[0], np.cumsum(np.bincount(sets, minlength=len(words)))])
     return offsets.astype(np.int64), codes.astype(np.int32)
-
-
-def names_of(model: Any) -> tuple[str, ...] | None:
-    """scikit-learn's ``feature_names_in_``, if the model was trained on a data frame."""
-    names = getattr(model, "feature_names_in_", None)
-    return None if names is None else tuple(map(str, names))

@@ -12,9 +12,9 @@ import numpy.typing as npt
 
 from ..ensemble import TreeEnsemble
 from ..errors import UnsupportedModelError
-from ..rows import RowFormat
 from . import IMPORTERS, sklearn_trees
-from .assemble import Part, combine, names_of
+from .assemble import Part, combine
+from .sklearn_rows import predict_as_trained, tree_row_format
 from .wrappers import unwrap
 
 __all__ = ["to_ensemble"]
@@ -38,14 +38,14 @@ def to_ensemble(model: Any) -> TreeEnsemble:
     return combine(
         parts,
         n_outputs,
-        row_format=RowFormat(int(model.n_features_in_), names_of(model), "float32", numbers_are_codes=False),
+        row_format=tree_row_format(model),
         output_names=None if classes is None else [str(label) for label in classes],
     )
 
 
 def raw_prediction(model: Any, X: Any) -> npt.NDArray[np.float64]:
     predict = model.predict_proba if hasattr(model, "predict_proba") else model.predict
-    return np.asarray(predict(X), dtype=np.float64)
+    return predict_as_trained(predict, X, tree_row_format(model))
 
 
 def _require_tree(estimator: Any) -> None:

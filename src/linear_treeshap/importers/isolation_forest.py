@@ -14,8 +14,8 @@ import numpy as np
 import numpy.typing as npt
 
 from ..ensemble import TreeEnsemble
-from ..rows import RowFormat
-from .assemble import NodeArrays, names_of
+from .assemble import NodeArrays
+from .sklearn_rows import predict_as_trained, tree_row_format
 from .sklearn_trees import fill_tree, fitted
 
 __all__ = ["to_ensemble"]
@@ -35,14 +35,14 @@ def to_ensemble(model: Any) -> TreeEnsemble:
     return TreeEnsemble(
         **nodes.finish(),
         base_values=np.zeros(1),
-        row_format=RowFormat(int(model.n_features_in_), names_of(model), "float32", numbers_are_codes=False),
+        row_format=tree_row_format(model),
         output_names=("path length",),
     )
 
 
 def raw_prediction(model: Any, X: Any) -> Float64:
-    per_path = expected_path_length(np.array([model.max_samples_]))[0]
-    return np.asarray(-np.log2(-model.score_samples(X)) * per_path)
+    scores = predict_as_trained(model.score_samples, X, tree_row_format(model))
+    return -np.log2(-scores) * expected_path_length(np.array([model.max_samples_]))
 
 
 def expected_path_length(n_rows: npt.NDArray[Any]) -> Float64:

@@ -6,12 +6,14 @@ plain random forest of the same trees would predict.
 
 from __future__ import annotations
 
+from functools import partial
 from typing import Any
 
 import numpy as np
 import numpy.typing as npt
 
 from ..ensemble import TreeEnsemble
+from .sklearn_rows import predict_as_trained, tree_row_format
 from .sklearn_trees import mean_of_trees
 
 __all__ = ["to_ensemble"]
@@ -26,4 +28,4 @@ def raw_prediction(model: Any, X: Any) -> npt.NDArray[np.float64]:
 
     # Their predict answers with quantiles, and with a mean that weighs rows, not trees; the one
     # that they override is the mean of the trees.
-    return np.asarray(RandomForestRegressor.predict(model, X), dtype=np.float64)
+    return predict_as_trained(partial(RandomForestRegressor.predict, model), X, tree_row_format(model))

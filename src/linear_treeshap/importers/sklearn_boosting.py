@@ -13,8 +13,8 @@ import numpy.typing as npt
 
 from ..ensemble import TreeEnsemble
 from ..errors import UnsupportedModelError
-from ..rows import RowFormat
-from .assemble import NodeArrays, names_of
+from .assemble import NodeArrays
+from .sklearn_rows import predict_as_trained, tree_row_format
 from .sklearn_trees import fill_tree, fitted
 
 __all__ = ["class_names", "to_ensemble"]
@@ -33,14 +33,14 @@ def to_ensemble(model: Any) -> TreeEnsemble:
         **nodes.finish(),
         base_values=_base_values(model),
         tree_output=np.tile(np.arange(n_outputs, dtype=np.int32), len(stages)),
-        row_format=RowFormat(int(model.n_features_in_), names_of(model), "float32", numbers_are_codes=False),
+        row_format=tree_row_format(model),
         output_names=class_names(model, n_outputs),
     )
 
 
 def raw_prediction(model: Any, X: Any) -> npt.NDArray[np.float64]:
     predict = model.decision_function if hasattr(model, "decision_function") else model.predict
-    return np.asarray(predict(X), dtype=np.float64)
+    return predict_as_trained(predict, X, tree_row_format(model))
 
 
 def class_names(model: Any, n_outputs: int) -> tuple[str, ...] | None:
@@ -57,7 +57,7 @@ def _base_values(model: Any) -> npt.NDArray[np.float64]:
     if not constant or getattr(start, "strategy", None) == "stratified":
         raise UnsupportedModelError(
             f"This {type(model).__name__} starts from the predictions of {name} (its init parameter), which "
-            f"vary from row to row and are not explained by its trees. Train it with init=None or init='zero'."
+            f"vary from row to row and are no part of its trees. Train it with init=None or init='zero'."
         )
     row = np.zeros((1, model.n_features_in_), dtype=np.float32)
     return np.asarray(model._raw_predict_init(row), dtype=np.float64).ravel()

@@ -15,8 +15,9 @@ import numpy.typing as npt
 
 from ..ensemble import TreeEnsemble
 from ..rows import Label, RowFormat
-from .assemble import NodeArrays, names_of, pack_bits
+from .assemble import NodeArrays, pack_bits
 from .sklearn_boosting import class_names
+from .sklearn_rows import names_of, predict_as_trained
 from .sklearn_trees import fitted
 
 __all__ = ["to_ensemble"]
@@ -54,19 +55,23 @@ def to_ensemble(model: Any) -> TreeEnsemble:
         category_codes=category_codes,
         base_values=base_values,
         tree_output=np.tile(np.arange(len(base_values), dtype=np.int32), len(iterations)),
-        row_format=RowFormat(
-            int(model.n_features_in_),
-            names_of(model),
-            dtype="float64",
-            categories=_categories(model),
-            numbers_are_codes=False,
-        ),
+        row_format=_row_format(model),
         output_names=class_names(model, len(base_values)),
     )
 
 
 def raw_prediction(model: Any, X: Any) -> npt.NDArray[np.float64]:
-    return np.asarray(model._raw_predict(X), dtype=np.float64)
+    return predict_as_trained(model._raw_predict, X, _row_format(model))
+
+
+def _row_format(model: Any) -> RowFormat:
+    return RowFormat(
+        int(model.n_features_in_),
+        names_of(model),
+        dtype="float64",
+        categories=_categories(model),
+        numbers_are_codes=False,
+    )
 
 
 def _columns(model: Any) -> npt.NDArray[np.int32]:

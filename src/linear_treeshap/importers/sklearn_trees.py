@@ -15,8 +15,8 @@ import numpy.typing as npt
 
 from ..ensemble import TreeEnsemble
 from ..errors import ModelError, UnsupportedModelError
-from ..rows import RowFormat
-from .assemble import NodeArrays, names_of
+from .assemble import NodeArrays
+from .sklearn_rows import predict_as_trained, tree_row_format
 
 __all__ = ["fill_tree", "fitted", "mean_of_trees", "to_ensemble"]
 
@@ -46,16 +46,14 @@ def mean_of_trees(model: Any) -> TreeEnsemble:
     return TreeEnsemble(
         **nodes.finish(),
         base_values=np.zeros(len(columns)),
-        row_format=RowFormat(int(model.n_features_in_), names_of(model), "float32", numbers_are_codes=False),
+        row_format=tree_row_format(model),
         output_names=names,
     )
 
 
 def raw_prediction(model: Any, X: Any) -> Float64:
-    if not hasattr(model, "predict_proba"):
-        return np.asarray(model.predict(X), dtype=np.float64)
-    probabilities = model.predict_proba(X)
-    return np.hstack(probabilities) if isinstance(probabilities, list) else np.asarray(probabilities)
+    predict = model.predict_proba if hasattr(model, "predict_proba") else model.predict
+    return predict_as_trained(predict, X, tree_row_format(model))
 
 
 def fitted(model: Any, attribute: str) -> Any:
@@ -104,18 +102,9 @@ def _require_same_prediction(model: Any, ensemble: TreeEnsemble) -> None:
     rows = np.zeros((8, ensemble.n_features), dtype=np.float32)
     for feature in np.unique(ensemble.feature[inner]):
         rows[1:, feature] = rng.choice(ensemble.threshold[inner & (ensemble.feature == feature)], size=7)
-    expected, theirs = ensemble.predict(rows), raw_prediction(model, _named(rows, ensemble))
+    expected, theirs = ensemble.predict(rows), raw_prediction(model, rows)
     if theirs.reshape(8, -1).shape != expected.shape or not np.allclose(theirs.reshape(8, -1), expected):
         raise UnsupportedModelError(
             f"{type(model).__name__} does not predict the mean of its trees, so its prediction is not a sum "
             f"of trees. Explain its trees one by one: model.estimators_."
         )
-
-
-def _named(rows: npt.NDArray[np.float32], ensemble: TreeEnsemble) -> Any:
-    """The rows as a data frame if the model wants names: scikit-learn warns about an array then."""
-    if ensemble.feature_names is None:
-        return rows
-    import pandas as pd
-
-    return pd.DataFrame(rows, columns=list(ensemble.feature_names))

@@ -12,8 +12,8 @@ import numpy as np
 import numpy.typing as npt
 
 from ..ensemble import TreeEnsemble
-from ..rows import RowFormat
-from .assemble import NodeArrays, names_of
+from .assemble import NodeArrays
+from .sklearn_rows import predict_as_trained, tree_row_format
 from .sklearn_trees import fill_tree, fitted
 
 __all__ = ["to_ensemble"]
@@ -31,13 +31,13 @@ def to_ensemble(model: Any) -> TreeEnsemble:
     return TreeEnsemble(
         **nodes.finish(),
         base_values=np.zeros(1),
-        row_format=RowFormat(int(model.n_features_in_), names_of(model), "float32", numbers_are_codes=False),
+        row_format=tree_row_format(model),
         output_names=("risk",),
     )
 
 
 def raw_prediction(model: Any, X: Any) -> npt.NDArray[np.float64]:
-    return np.asarray(model.predict(X), dtype=np.float64)
+    return predict_as_trained(model.predict, X, tree_row_format(model))
 
 
 def _risk(estimator: Any, tree: Any) -> npt.NDArray[np.float64]:

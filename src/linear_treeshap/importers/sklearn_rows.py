@@ -1,0 +1,75 @@
+"""What scikit-learn models expect of a row, and the user's rows as scikit-learn itself takes them.
+
+We take more kinds of rows than scikit-learn does: shuffled columns, one row, Arrow tables. To ask a
+model for its own prediction, such rows are put into a shape that it takes.
+"""
+
+from __future__ import annotations
+
+import warnings
+from collections.abc import Callable
+from typing import Any
+
+import numpy as np
+import numpy.typing as npt
+
+from ..rows import RowFormat, read_rows
+
+__all__ = ["names_of", "predict_as_trained", "tree_row_format"]
+
+
+def tree_row_format(model: Any) -> RowFormat:
+    """The format of all models made of ``tree_``: they cast rows to float32 and know no categories."""
+    return RowFormat(int(model.n_features_in_), names_of(model), "float32", numbers_are_codes=False)
+
+
+def names_of(model: Any) -> tuple[str, ...] | None:
+    """``feature_names_in_``, if the model was trained on a data frame."""
+    names = getattr(model, "feature_names_in_", None)
+    return None if names is None else tuple(map(str, names))
+
+
+def predict_as_trained(
+    predict: Callable[[Any], Any], X: Any, row_format: RowFormat
+) -> npt.NDArray[np.float64]:
+    """Call a prediction method of a scikit-learn model on rows of any kind.
+
+    Several arrays, one per target, are put side by side.
+    """
+    with warnings.catch_warnings():
+        # Rows without names are welcome here: they are matched by position.
+        warnings.filterwarnings("ignore", "X (does not have valid|has) feature names", UserWarning)
+        prediction = predict(_as_trained(X, row_format))
+    if isinstance(prediction, list):
+        prediction = np.hstack(prediction)
+    return np.asarray(prediction, dtype=np.float64)
+
+
+def _as_trained(X: Any, row_format: RowFormat) -> Any:
+    import narwhals.stable.v1 as nw
+
+    if hasattr(X, "tocsr"):
+        return X if row_format.dtype == "float32" else X.toarray()  # histograms take no sparse rows
+    if isinstance(X, np.ndarray) and X.ndim == 2:
+        return X
+    if nw.dependencies.is_pandas_dataframe(X) or nw.dependencies.is_polars_dataframe(X):
+        names = row_format.feature_names
+        return X[list(names)] if names is not None and set(names) == set(X.columns) else X
+    rows = read_rows(X, row_format)
+    numbers = rows[0 : rows.n_rows]
+    return _with_labels(numbers, row_format) if row_format.categories else numbers
+
+
+def _with_labels(numbers: npt.NDArray[Any], row_format: RowFormat) -> Any:
+    """A data frame in which the categories are labels again; unknown ones are missing."""
+    import pandas as pd
+
+    names = row_format.feature_names or range(row_format.n_features)
+    columns: dict[Any, Any] = {}
+    for feature, name in enumerate(names):
+        column = numbers[:, feature]
+        if feature in row_format.categories:
+            codes = np.where(np.isnan(column), -1, column).astype(np.int64)
+            column = pd.Categorical.from_codes(codes, list(row_format.categories[feature]))
+        columns[name] = column
+    return pd.DataFrame(columns)

@@ -1,0 +1,50 @@
+"""Importing costs little: time per node, and memory beside the arrays that are kept."""
+
+from __future__ import annotations
+
+import time
+import tracemalloc
+from dataclasses import fields
+from typing import Any
+
+import numpy as np
+import pytest
+
+from linear_treeshap.ensemble import TreeEnsemble
+from linear_treeshap.importers import import_model
+
+
+@pytest.fixture(scope="module")
+def big_forest() -> Any:
+    """Some 160,000 nodes."""
+    ensemble = pytest.importorskip("sklearn.ensemble")
+    rng = np.random.default_rng(0)
+    X = rng.normal(size=(4000, 10))
+    forest = ensemble.ExtraTreesRegressor(n_estimators=20, max_features=1, random_state=0)
+    return forest.fit(X, X[:, 0] + rng.normal(size=len(X)))
+
+
+def _n_bytes(ensemble: TreeEnsemble) -> int:
+    arrays = [getattr(ensemble, field.name) for field in fields(ensemble)]
+    return sum(array.nbytes for array in arrays if isinstance(array, np.ndarray))
+
+
+def test_importing_takes_at_most_a_second_per_million_nodes(big_forest: Any) -> None:
+    """About a tenth of that on an idle machine; the best of three, because others use it too."""
+    seconds = []
+    for _ in range(3):
+        start = time.perf_counter()
+        ensemble = import_model(big_forest)
+        seconds.append(time.perf_counter() - start)
+    assert min(seconds) / ensemble.n_nodes <= 1e-6
+
+
+def test_importing_needs_at_most_three_times_the_memory_of_its_result(big_forest: Any) -> None:
+    """At its peak, the result included."""
+    tracemalloc.start()
+    try:
+        ensemble = import_model(big_forest)
+        peak = tracemalloc.get_traced_memory()[1]
+    finally:
+        tracemalloc.stop()
+    assert peak <= 3 * _n_bytes(ensemble)
