@@ -1,0 +1,439 @@
+"""TreeExplainer: a model is read once and compiled once, then explains any number of rows.
+
+The conventions are shap's. An explainer never changes after it is made, so threads may share it.
+"""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from dataclasses import dataclass, replace
+from typing import Any, Literal
+
+import numpy as np
+import numpy.typing as npt
+
+from . import additivity
+from .engine import Engine
+from .ensemble import TreeEnsemble
+from .errors import InputError
+from .explanation import Explanation
+from .frames import match_columns
+from .importers import import_model, raw_prediction
+from .model_output import require_raw
+from .progress import Progress, report
+from .rows import Rows, read_rows
+from .tables import as_table, column_names, take_columns
+
+__all__ = ["TreeExplainer", "explain"]
+
+Array = npt.NDArray[Any]
+Perturbation = Literal["auto", "interventional", "tree_path_dependent"]
+
+#: Rows that have to be copied or made dense are read in slices of about this many bytes.
+_SLICE_BYTES = 1 << 26
+#: Fewer rows than this at once would leave threads and lanes idle.
+_MIN_SLICE_ROWS = 1024
+#: Without the model's library, this many rows are checked against the trees themselves.
+_CHECKED_ROWS = 1024
+
+
+class TreeExplainer:
+    """Exact Shapley values of a tree model's raw output.
+
+    Parameters
+    ----------
+    model
+        A fitted model of XGBoost, LightGBM, CatBoost, scikit-learn and others, a dictionary of arrays,
+        a `TreeEnsemble`, or the path of a model file: see `import_model`.
+    data
+        Background rows. Not supported yet: leave it out for path-dependent values.
+    model_output
+        "raw": what the trees add up to (log-odds for boosted classifiers, probabilities for forests of
+        scikit-learn). "probability" is the same where the raw output is a probability.
+    feature_perturbation
+        "tree_path_dependent": a feature that is missing from a coalition sends a row both ways, weighted
+        as the training rows were. "auto" is that, unless there is ``data``.
+    feature_names
+        Names for the columns of rows that have none.
+    n_jobs
+        Threads, counted as joblib does; None and -1 for all CPUs.
+
+    Examples
+    --------
+    >>> import numpy as np
+    >>> from linear_treeshap import TreeExplainer
+    >>> stump = {"children_left": [1, -1, -1], "children_right": [2, -1, -1], "features": [0, -1, -1],
+    ...          "thresholds": [0.5, 0, 0], "values": [[0.0], [1.0], [3.0]], "node_sample_weight": [4, 3, 1]}
+    >>> explainer = TreeExplainer({"trees": [stump]}, feature_names=["age"])
+    >>> explainer.expected_value
+    1.5
+    >>> explainer.shap_values(np.array([[0.0], [1.0]]))
+    array([[-0.5],
+           [ 1.5]])
+    >>> explainer(np.array([[1.0]])).to_frame(layout="long")
+       row feature  value
+    0    0     age    1.5
+
+    Notes
+    -----
+    Pickles, copies and saved files hold the trees, not the model they came from: they need neither its
+    library nor its size. Their additivity check asks the trees instead of the model.
+    """
+
+    def __init__(
+        self,
+        model: Any,
+        data: Any = None,
+        model_output: str = "raw",
+        feature_perturbation: Perturbation = "auto",
+        feature_names: Sequence[str] | None = None,
+        *,
+        n_jobs: int | None = None,
+    ) -> None:
+        self.feature_perturbation = _perturbation(feature_perturbation, data)
+        self.data = None
+        self.model = model
+        self.ensemble = import_model(model)
+        require_raw(model_output, model, self.ensemble)
+        self.model_output = model_output
+        self.n_jobs = n_jobs
+        self.feature_names = _labels(feature_names, self.ensemble)
+        self._engine = Engine(self.ensemble)
+
+    @property
+    def expected_value(self) -> Any:
+        """The raw output before any feature is known: a float, or (n_outputs,) float64 for several."""
+        return _expected_value(self.ensemble)
+
+    def __call__(
+        self,
+        X: Any,
+        y: Any = None,
+        interactions: bool = False,
+        check_additivity: bool | float = True,
+    ) -> Explanation:
+        """Explain the rows ``X``; see `shap_values`. ``y`` is not needed for raw outputs.
+
+        Returns
+        -------
+        Explanation
+            The values with their names, base values and rows; of one row if ``X`` is one-dimensional.
+        """
+        if interactions:
+            self.shap_interaction_values(X)
+        given = _Given.of(X, self.ensemble)
+        values = self._values(given, self.ensemble, self._engine, check_additivity)
+        base_values = np.broadcast_to(self.ensemble.expected_value, (len(values), self.ensemble.n_outputs))
+        names = given.names or self.feature_names
+        explanation = Explanation.of_rows(
+            values,
+            base_values,
+            table=given.shown,
+            feature_names=names,
+            output_names=self.ensemble.output_names,
+            index=given.index,
+        )
+        return explanation[0] if given.is_one_row else explanation
+
+    def shap_values(
+        self,
+        X: Any,
+        y: Any = None,
+        tree_limit: int | None = None,
+        check_additivity: bool | float = True,
+        *,
+        out: npt.NDArray[np.floating] | None = None,
+        dtype: npt.DTypeLike = "float64",
+        progress: Progress = False,
+    ) -> npt.NDArray[np.floating]:
+        """Shapley values as an array.
+
+        Parameters
+        ----------
+        X
+            Rows: an array, a data frame (columns in any order), a SciPy sparse matrix, an
+            ``xgboost.DMatrix``, a ``catboost.Pool``, or one row of one dimension.
+        y
+            Not needed for raw outputs; accepted because shap has it.
+        tree_limit
+            Explain the first trees only; None, 0 and -1 for all.
+        check_additivity
+            Compare sums with the model's own raw prediction, all rows, within rounding. A number is the
+            largest difference allowed. The check costs one prediction by the model's library, which can
+            take longer than the values themselves; False skips it. With ``tree_limit``, and for an
+            explainer without its model, the first 1,024 rows are compared with the trees.
+        out
+            An array to write to, of the shape that is returned; float64 or float32.
+        dtype
+            "float64" or "float32", if ``out`` is not given. Sums are float64 either way.
+        progress
+            True for a bar on stderr, or a function that is given the share done, from 0 to 1.
+
+        Returns
+        -------
+        array
+            (n_rows, n_features), or (n_rows, n_features, n_outputs) for several outputs, in the order
+            of the columns of ``X``; without the first dimension if ``X`` is one row of one dimension.
+
+        Raises
+        ------
+        InputError
+            The rows do not fit the model.
+        AdditivityError
+            The values of a row do not add up to the model's prediction.
+        """
+        ensemble, engine = self.ensemble, self._engine
+        if tree_limit is not None and tree_limit not in (0, -1):
+            ensemble = _first_trees(ensemble, tree_limit)
+            engine = Engine(ensemble)
+        given = _Given.of(X, ensemble)
+        values = self._values(given, ensemble, engine, check_additivity, out=out, dtype=dtype, progress=progress)
+        if out is not None:
+            return out
+        values = values[:, :, 0] if ensemble.n_outputs == 1 else values
+        return values[0] if given.is_one_row else values
+
+    def shap_interaction_values(self, X: Any, y: Any = None, tree_limit: int | None = None) -> Array:
+        """Interaction values; not supported yet."""
+        raise NotImplementedError(
+            "Interaction values are not supported yet. shap.TreeExplainer(model).shap_interaction_values(X) "
+            "computes them for path-dependent explanations."
+        )
+
+    def iter_values(self, X: Any, *, n_jobs: int | None = None) -> Iterator[npt.NDArray[np.float64]]:
+        """Values of ``X``, (rows, n_features, n_outputs), slice after slice, each in the same memory.
+
+        For sums over more rows than there is memory for values. Features are in the model's order.
+
+        Examples
+        --------
+        >>> import numpy as np
+        >>> from linear_treeshap import TreeExplainer
+        >>> stump = {"children_left": [1, -1, -1], "children_right": [2, -1, -1], "features": [0, -1, -1],
+        ...          "thresholds": [0.5, 0, 0], "values": [[0.0], [1.0], [3.0]], "node_sample_weight": [4, 3, 1]}
+        >>> explainer = TreeExplainer({"trees": [stump]})
+        >>> sum(abs(values).sum() for values in explainer.iter_values(np.zeros((100_000, 1))))
+        np.float64(50000.0)
+        """
+        given = _Given.of(X, self.ensemble)
+        shape = (self.ensemble.n_features, self.ensemble.n_outputs)
+        scratch = np.empty((0, *shape))
+        for part in _slices(given.rows, max(1, shape[0] * shape[1])):
+            block = given.rows[part]
+            if len(scratch) < len(block):
+                scratch = np.empty((len(block), *shape))
+            values = scratch[: len(block)]
+            self._engine.values(block, values, n_jobs=self.n_jobs if n_jobs is None else n_jobs)
+            yield values
+
+    def save(self, path: str | os.PathLike[str]) -> None:
+        """Write the trees to a file that `TreeExplainer.load` reads, without the model's library.
+
+        Examples
+        --------
+        >>> import os, tempfile
+        >>> from linear_treeshap import TreeExplainer
+        >>> stump = {"children_left": [1, -1, -1], "children_right": [2, -1, -1], "features": [0, -1, -1],
+        ...          "thresholds": [0.5, 0, 0], "values": [[0.0], [1.0], [3.0]], "node_sample_weight": [4, 3, 1]}
+        >>> with tempfile.TemporaryDirectory() as folder:
+        ...     path = os.path.join(folder, "model.lts")
+        ...     TreeExplainer({"trees": [stump]}).save(path)
+        ...     TreeExplainer.load(path)
+        TreeExplainer(1 tree, 2 leaves, depth 1, 1 feature, 1 output)
+        """
+        from .storage import save
+
+        ensemble = self.ensemble
+        if ensemble.feature_names is None and self.feature_names is not None:
+            named = replace(ensemble.row_format, feature_names=self.feature_names)
+            ensemble = replace(ensemble, row_format=named)
+        save(ensemble, path)
+
+    @classmethod
+    def load(cls, path: str | os.PathLike[str], *, n_jobs: int | None = None) -> TreeExplainer:
+        """Read an explainer that `save` wrote."""
+        from .storage import load
+
+        return cls(load(path), n_jobs=n_jobs)
+
+    def __repr__(self) -> str:
+        return repr(self.ensemble).replace("TreeEnsemble", "TreeExplainer", 1)
+
+    def __getstate__(self) -> dict[str, Any]:
+        return {**self.__dict__, "model": self.ensemble, "_engine": None}
+
+    def __setstate__(self, state: Mapping[str, Any]) -> None:
+        self.__dict__.update(state)
+        self._engine = Engine(self.ensemble)
+
+    # -- inside ------------------------------------------------------------------------------------
+
+    def _values(
+        self,
+        given: _Given,
+        ensemble: TreeEnsemble,
+        engine: Engine,
+        check_additivity: bool | float,
+        *,
+        out: npt.NDArray[np.floating] | None = None,
+        dtype: npt.DTypeLike = "float64",
+        progress: Progress = False,
+    ) -> npt.NDArray[np.floating]:
+        """(n_rows, n_features, n_outputs) in the order of the user's columns, checked."""
+        tolerance = additivity.tolerance_of(check_additivity)
+        values = _output(given, ensemble, out, dtype)
+        with report(progress) as tell:
+            for part in _slices(given.rows, given.row_numbers):
+                target = values[part]
+                written = target if given.order is None else np.empty_like(target)
+                shown = None if tell is None else _share(tell, part, given.rows.n_rows)
+                engine.values(given.rows[part], written, n_jobs=self.n_jobs, progress=shown)
+                if given.order is not None:
+                    target[:, given.order] = written
+        if check_additivity is not False:
+            self._check(given, ensemble, values, tolerance)
+        return values
+
+    def _check(
+        self, given: _Given, ensemble: TreeEnsemble, values: npt.NDArray[np.floating], tolerance: float | None
+    ) -> None:
+        if ensemble is not self.ensemble or isinstance(self.model, (TreeEnsemble, str, os.PathLike, Mapping)):
+            values = values[:_CHECKED_ROWS]
+            prediction = additivity.walk_trees(ensemble, given.rows[: len(values)])
+        else:
+            prediction = raw_prediction(self.model, given.table)
+        additivity.check(values, ensemble.expected_value, prediction, ensemble, tolerance=tolerance)
+
+
+def explain(model: Any, X: Any, *, n_jobs: int | None = None, check_additivity: bool | float = True) -> Explanation:
+    """Explain the rows ``X`` of a model, for those who do it once.
+
+    Examples
+    --------
+    >>> from linear_treeshap import explain
+    >>> stump = {"children_left": [1, -1, -1], "children_right": [2, -1, -1], "features": [0, -1, -1],
+    ...          "thresholds": [0.5, 0, 0], "values": [[0.0], [1.0], [3.0]], "node_sample_weight": [4, 3, 1]}
+    >>> explain({"trees": [stump]}, [[0.0], [1.0]]).values
+    array([[-0.5],
+           [ 1.5]])
+    """
+    return TreeExplainer(model, n_jobs=n_jobs)(X, check_additivity=check_additivity)
+
+
+@dataclass(frozen=True)
+class _Given:
+    """What the user gave, as a table of the model's columns and as rows to read."""
+
+    rows: Rows
+    table: Any  # two-dimensional, columns in the model's order
+    shown: Any  # the same with columns in the user's order
+    order: list[int] | None  # the user's column for each feature; None if they are the same
+    names: tuple[str, ...] | None  # of the user's columns
+    is_one_row: bool
+
+    @classmethod
+    def of(cls, X: Any, ensemble: TreeEnsemble) -> _Given:
+        shown, is_one_row = as_table(X)
+        names = column_names(shown)
+        order = None
+        table = shown
+        if names is not None:
+            order = match_columns(names, ensemble.row_format)
+            if order == list(range(len(order))):
+                order = None
+            else:
+                table = take_columns(shown, order)
+        rows = read_rows(table, ensemble.row_format)
+        return cls(rows, table, shown, order, names, is_one_row)
+
+    @property
+    def index(self) -> Any:
+        return self.rows.index
+
+    @property
+    def row_numbers(self) -> int:
+        """How many numbers a row has."""
+        return max(1, self.rows[0:0].shape[1])
+
+
+def _slices(rows: Rows, row_numbers: int) -> Iterator[slice]:
+    """All rows in slices that fit into memory next to what is there already."""
+    step = max(_MIN_SLICE_ROWS, _SLICE_BYTES // (8 * row_numbers))
+    for start in range(0, rows.n_rows, step):
+        yield slice(start, min(start + step, rows.n_rows))
+
+
+def _share(tell: Callable[[float], object], part: slice, n_rows: int) -> Callable[[float], object]:
+    """The share of a slice as a share of all rows."""
+    return lambda share: tell((part.start + share * (part.stop - part.start)) / n_rows)
+
+
+def _output(
+    given: _Given, ensemble: TreeEnsemble, out: npt.NDArray[np.floating] | None, dtype: npt.DTypeLike
+) -> npt.NDArray[np.floating]:
+    """The array to write to, in three dimensions: the user's own if there is one."""
+    shape = (given.rows.n_rows, ensemble.n_features, ensemble.n_outputs)
+    if out is None:
+        if np.dtype(dtype) not in (np.float64, np.float32):
+            raise InputError(f"dtype must be 'float64' or 'float32', got {dtype!r}.")
+        return np.empty(shape, dtype=dtype)
+    expected = shape[:2] if ensemble.n_outputs == 1 else shape
+    expected = expected[1:] if given.is_one_row else expected
+    is_array = isinstance(out, np.ndarray) and out.dtype in (np.float64, np.float32)
+    if not is_array or out.shape != expected or not (out.flags.c_contiguous and out.flags.writeable):
+        got = f"{out.dtype} of shape {out.shape}" if isinstance(out, np.ndarray) else type(out).__name__
+        raise InputError(
+            f"out must be a writable C-contiguous array of float64 or float32 of shape {expected}, got {got}."
+        )
+    return out.reshape(shape)
+
+
+def _perturbation(asked: str, data: Any) -> str:
+    if asked not in ("auto", "interventional", "tree_path_dependent"):
+        raise InputError(
+            f"feature_perturbation must be 'auto', 'interventional' or 'tree_path_dependent', got {asked!r}."
+        )
+    if data is not None:
+        raise NotImplementedError(
+            "Background data is not supported yet. Leave out data for path-dependent values, or use "
+            "shap.TreeExplainer(model, data)."
+        )
+    if asked == "interventional":
+        raise InputError(
+            "feature_perturbation='interventional' needs background rows: pass data=. Without them, "
+            "'tree_path_dependent' uses the shares of training rows that the trees remember."
+        )
+    return "tree_path_dependent"
+
+
+def _labels(names: Sequence[str] | None, ensemble: TreeEnsemble) -> tuple[str, ...] | None:
+    if names is None:
+        return ensemble.feature_names
+    labels = tuple(map(str, names))
+    if len(labels) != ensemble.n_features:
+        raise InputError(
+            f"{len(labels)} feature names were given for a model of {ensemble.n_features} features."
+        )
+    return labels
+
+
+def _expected_value(ensemble: TreeEnsemble) -> Any:
+    expected = ensemble.expected_value
+    return float(expected[0]) if ensemble.n_outputs == 1 else expected.copy()
+
+
+def _first_trees(ensemble: TreeEnsemble, n_trees: int) -> TreeEnsemble:
+    """The ensemble of the first trees only."""
+    if isinstance(n_trees, bool) or not isinstance(n_trees, (int, np.integer)) or n_trees < 0:
+        raise InputError(f"tree_limit must be a number of trees, or None, 0 or -1 for all; got {n_trees!r}.")
+    if n_trees >= ensemble.n_trees:
+        return ensemble
+    nodes = slice(0, int(ensemble.tree_offsets[n_trees]))
+    per_node = ("left", "right", "feature", "threshold", "cover", "value", "missing_left", "category_set")
+    return replace(
+        ensemble,
+        tree_offsets=ensemble.tree_offsets[: n_trees + 1],
+        tree_output=ensemble.tree_output[:n_trees],
+        **{name: getattr(ensemble, name)[nodes] for name in per_node},
+    )

@@ -1,0 +1,107 @@
+"""The user's table of rows, as results need it: cut by row and column, and made again in the same library.
+
+A table is an array, a SciPy sparse matrix or a data frame of any library that narwhals reads; it has two
+dimensions, and nothing here changes it.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from importlib.util import find_spec
+from typing import Any
+
+import numpy as np
+import numpy.typing as npt
+
+from .errors import MissingDependencyError
+from .frames import is_frame, is_nameless_series
+
+__all__ = ["as_table", "column_names", "make_frame", "take_columns", "take_rows", "to_array"]
+
+Array = npt.NDArray[Any]
+
+
+def as_table(X: Any) -> tuple[Any, bool]:
+    """``X`` in two dimensions, and whether it was a single row in one dimension."""
+    import narwhals.stable.v1 as nw
+
+    if nw.dependencies.is_pandas_series(X):
+        return X.to_frame().T.infer_objects(), True
+    if is_frame(X) or hasattr(X, "tocsr") or hasattr(X, "num_row"):
+        return X, False
+    if is_nameless_series(X):
+        X = X.to_numpy()
+    if isinstance(X, (list, tuple)):
+        # NumPy turns every number of a list into text when there is one text among them.
+        array = np.array(X, dtype=object)
+        X = array if any(isinstance(value, str) for value in array.flat) else np.asarray(X)
+    if isinstance(X, np.ndarray) and X.ndim == 1:
+        return X[np.newaxis], True
+    return X, False
+
+
+def column_names(table: Any) -> tuple[str, ...] | None:
+    """The names of a frame's columns; None for tables without names."""
+    if not is_frame(table):
+        return None
+    import narwhals.stable.v1 as nw
+
+    return tuple(map(str, nw.from_native(table).columns))
+
+
+def take_rows(table: Any, rows: slice | Array) -> Any:
+    """Some rows, chosen by a slice or by their positions."""
+    if table is None or not is_frame(table):
+        return None if table is None else table[rows]
+    import narwhals.stable.v1 as nw
+
+    frame = nw.from_native(table, eager_only=True)
+    positions = np.arange(len(frame))[rows]
+    return nw.to_native(frame[positions.tolist(), :])
+
+
+def take_columns(table: Any, columns: Sequence[int]) -> Any:
+    """Some columns, chosen by their positions, in that order."""
+    if table is None or not is_frame(table):
+        return None if table is None else table[:, list(columns)]
+    import narwhals.stable.v1 as nw
+
+    return nw.to_native(nw.from_native(table, eager_only=True)[:, list(columns)])
+
+
+def to_array(table: Any) -> Any:
+    """The table as an array, of objects if its columns are of different kinds; sparse stays sparse."""
+    if table is None or not is_frame(table):
+        return table
+    import narwhals.stable.v1 as nw
+
+    return nw.from_native(table, eager_only=True).to_numpy()
+
+
+def make_frame(columns: Mapping[str, Any], *, like: Any = None, index: Any = None) -> Any:
+    """A data frame of ``columns`` in the library of the frame ``like``; for pandas with ``index``.
+
+    Without a frame to follow it is pandas' if that is installed, else polars'.
+    """
+    import narwhals.stable.v1 as nw
+
+    if like is not None and is_frame(like):
+        library = nw.get_native_namespace(nw.from_native(like))
+    else:
+        library = _installed_library()
+    frame = nw.to_native(nw.from_dict(dict(columns), native_namespace=library))
+    if index is not None and nw.dependencies.is_pandas_dataframe(frame):
+        frame.index = index
+    return frame
+
+
+def _installed_library() -> Any:
+    for name in ("pandas", "polars"):
+        if find_spec(name) is not None:
+            from importlib import import_module
+
+            return import_module(name)
+    raise MissingDependencyError(
+        "A data frame was asked for, and neither pandas nor polars is installed. "
+        "Run: pip install pandas (or: pip install polars). The numbers themselves are in .values."
+    )
