@@ -16,7 +16,10 @@ namespace {
 constexpr std::size_t kMaxCachedBytes = std::size_t{32} << 20;
 
 // Rows of a task: enough to read a tree's constants from afar once and use them many times...
-constexpr std::size_t kTaskRows = 256;
+#ifndef TR
+#define TR 256
+#endif
+constexpr std::size_t kTaskRows = TR;
 // ...more where the constants are made anew for every task...
 constexpr std::size_t kTaskRowsExpanding = 1024;
 // ...but never so many that x and φ leave the caches, or that nobody hears Ctrl-C for long.
@@ -49,7 +52,8 @@ std::size_t Engine::rows_per_task(std::size_t n_rows, int n_threads) const {
     auto rows = is_cached ? kTaskRows : kTaskRowsExpanding;
     rows = std::min({rows, kMaxTaskBytes / bytes_per_row, kMaxTaskWork / most_leaves});
     // Some tasks per thread, so that the last one to finish does not keep the others waiting.
-    return round_to_blocks(std::min(rows, n_rows / (4 * static_cast<std::size_t>(n_threads))));
+    if (n_threads > 1) rows = std::min(rows, n_rows / (4 * static_cast<std::size_t>(n_threads)));
+    return round_to_blocks(rows);
 }
 
 template <class Value>

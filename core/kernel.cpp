@@ -50,10 +50,10 @@ EdgeConstants edge_constants(const Split& split, int side, const Rule& rule, int
     const double t = rule.point[point], absent = rule.absent[point], weight = rule.weight[point];
     const double w = split.ratio[side];
     const double c = split.absent_above * w;
-    const double u_above = t + absent * split.absent_above;
     const double u = t + absent * c;
-    return {{w, absent * c / u_above, u / u_above},
-            {0.0, -weight / (absent * u_above), weight * (split.absent_above * (1.0 - w)) / (u * u_above)}};
+    const double per_u_above = split.above < 0 ? 1.0 : 1.0 / (t + absent * split.absent_above);
+    return {{w, absent * c * per_u_above, u * per_u_above},
+            {0.0, -rule.weight_per_absent[point] * per_u_above, weight * (split.absent_above * (1.0 - w)) * per_u_above / u}};
 }
 
 // Writes the constants of a tile in the order in which `walk` reads them.
@@ -108,66 +108,86 @@ class Expander {
     }
 
     // The walk through a treelet with C = 1, for every state at once: lanes are states.
+    template <int kStates>
     void write_tables(const Treelet& treelet) {
-        const int n_states = treelet.n_states();
-        std::array<std::array<std::array<State, 16>, 2>, kMaxTreeletBits> state;
-        for (int i = 0; i < treelet.n_splits; ++i)
-            for (int s = 0; s < n_states; ++s) {
-                const bool above = satisfied_above(treelet, i, s, state);
-                const bool left = ((s >> i) & 1) != 0;
-                state[at(i)][0][at(s)] = !above ? kUnsatisfiedAbove : left ? kSatisfied : kUnsatisfied;
-                state[at(i)][1][at(s)] = !above ? kUnsatisfiedAbove : left ? kUnsatisfied : kSatisfied;
-            }
-        const auto per_output = treelet_doubles(treelet, n_points_);
-        std::fill(tables_, tables_ + per_output * at(n_outputs_), 0.0);
+        constexpr int n = kStates / kLanes;
+        using States = std::array<Vec, n>;
+        const auto each = [](const auto& make) {
+            States out;
+            for (int v = 0; v < n; ++v) out[at(v)] = make(v);
+            return out;
+        };
+        const auto satisfied = satisfied_states(treelet);
+        const auto split_at = [&](int i) -> const Split& { return tree_.splits[at(treelet.split[at(i)])]; };
+        const std::size_t per_output = treelet_doubles(treelet, n_points_);
+        std::fill_n(tables_, per_output * at(n_outputs_), 0.0);
         for (int k = 0; k < n_points_; ++k) {
-            std::array<std::array<EdgeConstants, 2>, kMaxTreeletBits> edge;
-            for (int i = 0; i < treelet.n_splits; ++i)
-                for (int side = 0; side < 2; ++side)
-                    edge[at(i)][at(side)] = edge_constants(tree_.splits[at(treelet.split[at(i)])], side, rule_, first_ + k);
-            // C of every split, from the root down
-            std::array<std::array<double, 16>, kMaxTreeletBits> product;
-            product[0].fill(1.0);
+            std::array<std::array<States, 2>, kMaxTreeletBits> factor, difference;
+            std::array<States, kMaxTreeletBits> product;  // C of every split, from the root down
+            product[0].fill(broadcast(1.0));
             for (int i = 0; i < treelet.n_splits; ++i)
                 for (int side = 0; side < 2; ++side) {
-                    const int child = position(treelet, tree_.splits[at(treelet.split[at(i)])].child[side]);
-                    if (child < 0) continue;
-                    for (int s = 0; s < n_states; ++s)
-                        product[at(child)][at(s)] = product[at(i)][at(s)] * edge[at(i)][at(side)].factor[state[at(i)][at(side)][at(s)]];
+                    const auto e = edge_constants(split_at(i), side, rule_, first_ + k);
+                    const auto choose = [&](const double* constant) {
+                        return each([&](int v) {
+                            const Vec here = select(mask_of(satisfied[at(i)][side] >> (v * kLanes)),
+                                                    broadcast(constant[kSatisfied]), broadcast(constant[kUnsatisfied]));
+                            return select(mask_of(satisfied[at(i)][2] >> (v * kLanes)), here, broadcast(constant[kUnsatisfiedAbove]));
+                        });
+                    };
+                    difference[at(i)][at(side)] = choose(e.difference);
+                    const auto& f = factor[at(i)][at(side)] = choose(e.factor);
+                    const int child = position(treelet, split_at(i).child[side]);
+                    if (child >= 0) product[at(child)] = each([&](int v) { return product[at(i)][at(v)] * f[at(v)]; });
                 }
             for (int output = 0; output < n_outputs_; ++output) {
                 double* const table = tables_ + per_output * at(output);
-                std::array<std::array<double, 16>, kMaxTreeletBits> sum{};  // H of every split
+                std::array<States, kMaxTreeletBits> sum;  // H of every split, from the bottom up
                 for (int i = treelet.n_splits - 1; i >= 0; --i) {
-                    const auto& split = tree_.splits[at(treelet.split[at(i)])];
-                    double* const phi = table + at((1 + player_position(treelet, split.player)) * n_points_ + k) * at(n_states);
+                    sum[at(i)].fill(broadcast(0.0));
+                    double* const phi = table + ((1 + player_position(treelet, split_at(i).player)) * n_points_ + k) * kStates;
                     for (int side = 0; side < 2; ++side) {
-                        const auto& e = edge[at(i)][at(side)];
-                        const int child = position(treelet, split.child[side]);
-                        for (int s = 0; s < n_states; ++s) {
-                            const auto which = state[at(i)][at(side)][at(s)];
-                            const double h = child >= 0 ? sum[at(child)][at(s)]
-                                                        : product[at(i)][at(s)] * e.factor[which] *
-                                                              tree_.leaf_value[at(~split.child[side]) * at(n_outputs_) + at(output)];
-                            sum[at(i)][at(s)] += h;
-                            phi[s] += h * e.difference[which];
+                        const auto child = split_at(i).child[side];
+                        const int inside = position(treelet, child);
+                        const double value = child < 0 ? tree_.leaf_value[at(~child) * at(n_outputs_) + at(output)] : 0.0;
+                        for (int v = 0; v < n; ++v) {
+                            const Vec h = inside >= 0 ? sum[at(inside)][at(v)]
+                                                      : product[at(i)][at(v)] * factor[at(i)][at(side)][at(v)] * broadcast(value);
+                            sum[at(i)][at(v)] = sum[at(i)][at(v)] + h;
+                            double* const to = phi + v * kLanes;
+                            store(to, fma(h, difference[at(i)][at(side)][at(v)], load(to)));
                         }
                     }
                 }
-                std::copy(sum[0].begin(), sum[0].begin() + n_states, table + k * n_states);
+                for (int v = 0; v < n; ++v) store(table + k * kStates + v * kLanes, sum[0][at(v)]);
             }
         }
         tables_ += per_output * at(n_outputs_);
     }
 
-    template <class States>
-    bool satisfied_above(const Treelet& treelet, int i, int s, const States& state) const {
-        const auto above = tree_.splits[at(treelet.split[at(i)])].above;
-        if (above < 0) return true;
-        const int inside = position(treelet, above / 2);
-        if (inside >= 0) return state[at(inside)][at(above % 2)][at(s)] == kSatisfied;
-        const auto bit = std::find(treelet.bit.begin() + treelet.n_splits, treelet.bit.begin() + treelet.n_bits, above);
-        return ((s >> (bit - treelet.bit.begin())) & 1) != 0;
+    // For each split of a treelet, the states in which its left edge, its right edge and the edge
+    // above are satisfied: a bit per state.
+    std::array<std::array<std::uint32_t, 3>, kMaxTreeletBits> satisfied_states(const Treelet& treelet) const {
+        constexpr std::array<std::uint32_t, kMaxTreeletBits> states_with_bit{0xAAAA, 0xCCCC, 0xF0F0, 0xFF00};
+        std::array<std::array<std::uint32_t, 3>, kMaxTreeletBits> out{};
+        for (int i = 0; i < treelet.n_splits; ++i) {
+            const auto above = tree_.splits[at(treelet.split[at(i)])].above;
+            const int inside = above < 0 ? -1 : position(treelet, above / 2);
+            std::uint32_t is_above = 0xFFFF;
+            if (inside >= 0) {
+                is_above = out[at(inside)][at(above % 2)];
+            } else if (above >= 0) {
+                const auto bit = std::find(treelet.bit.begin() + treelet.n_splits, treelet.bit.begin() + treelet.n_bits, above);
+                is_above = states_with_bit[static_cast<std::size_t>(bit - treelet.bit.begin())];
+            }
+            const std::uint32_t left = states_with_bit[at(i)];
+            out[at(i)] = {left & is_above, ~left & is_above, is_above};
+        }
+        return out;
+    }
+
+    void write_tables(const Treelet& treelet) {
+        treelet.n_states() == 8 ? write_tables<8>(treelet) : write_tables<16>(treelet);
     }
 
     static int position(const Treelet& treelet, std::int32_t split) {
@@ -223,6 +243,15 @@ LTS_INLINE void satisfy(const Split& split, std::size_t i, std::uint64_t left, s
     satisfied[2 * i + 1] = ~left & above;
 }
 
+// For every treelet and row, the state the row is in.
+void find_states(const Tree& tree, const std::uint64_t* satisfied, std::uint8_t* states) {
+    for (const auto& treelet : tree.treelets) {
+        std::fill_n(states, kBlockRows, std::uint8_t{0});
+        for (int bit = 0; bit < treelet.n_bits; ++bit) add_bit(states, satisfied[treelet.bit[at(bit)]], bit);
+        states += kBlockRows;
+    }
+}
+
 // ---- the walk -------------------------------------------------------------------------------------
 
 template <int K, int V>
@@ -230,6 +259,7 @@ struct Walk {
     const Tree& tree;
     int n_outputs;
     const std::uint64_t* satisfied;
+    const std::uint8_t* states;  // [treelet][row]
     int shift;       // first row of the group within the block
     double* phi;     // [player][output][V vectors]
     double* stack_c; // [level][K][V vectors]
@@ -262,20 +292,18 @@ struct Walk {
     }
 
     // C over one edge.
+    template <bool kRepeated>
     LTS_INLINE Tile over(const Tile& c, const Split& split, std::int32_t edge, const double* factors) const {
         const Masks here = masks(edge);
+        const Masks above = masks(kRepeated ? split.above : edge);
         Tile out;
-        if (split.above < 0) {
-            for (int k = 0; k < K; ++k)
-                for (int v = 0; v < V; ++v)
-                    out[at(k)][at(v)] = c[at(k)][at(v)] * select(here[at(v)], broadcast(factors[2 * k + 1]), broadcast(factors[2 * k]));
-        } else {
-            const Masks above = masks(split.above);
-            for (int k = 0; k < K; ++k)
-                for (int v = 0; v < V; ++v) {
-                    const Vec factor = select(here[at(v)], broadcast(factors[2 * k + 1]), broadcast(factors[2 * k]));
-                    out[at(k)][at(v)] = c[at(k)][at(v)] * select(above[at(v)], factor, broadcast(factors[2 * K]));
-                }
+        for (int k = 0; k < K; ++k) {
+            const Vec unsatisfied = broadcast(factors[2 * k]), satisfied_here = broadcast(factors[2 * k + 1]);
+            for (int v = 0; v < V; ++v) {
+                Vec factor = select(here[at(v)], satisfied_here, unsatisfied);
+                if constexpr (kRepeated) factor = select(above[at(v)], factor, broadcast(factors[2 * K]));
+                out[at(k)][at(v)] = c[at(k)][at(v)] * factor;
+            }
         }
         return out;
     }
@@ -283,24 +311,27 @@ struct Walk {
     // Adds a treelet's contributions to φ and returns its H.
     template <int kStates>
     LTS_INLINE Tile through(const Tile& c, const Treelet& treelet, int output, const double* table) const {
+        const std::uint8_t* const state = states + (&treelet - tree.treelets.data()) * kBlockRows + shift;
         std::array<Index, V> index;
-        index.fill(no_index());
-        for (int bit = 0; bit < (kStates == 8 ? 3 : 4); ++bit) {
-            const Masks m = masks(treelet.bit[at(bit)]);
-            for (int v = 0; v < V; ++v) index[at(v)] = add_bit(index[at(v)], m[at(v)], bit);
-        }
-        Tile h;
-        for (int k = 0; k < K; ++k)
-            for (int v = 0; v < V; ++v)
-                h[at(k)][at(v)] = c[at(k)][at(v)] * lookup<kStates>(table + k * kStates, index[at(v)]);
+        for (int v = 0; v < V; ++v) index[at(v)] = index_of(state + v * kLanes);
+        const double* contributions = table + K * kStates;
         for (int p = 0; p < treelet.n_players; ++p) {
-            table += K * kStates;
             double* const to = phi_of(treelet.player[at(p)], output);
-            for (int v = 0; v < V; ++v) {
-                Vec sum = load(to + v * kLanes);
-                for (int k = 0; k < K; ++k) sum = fma(c[at(k)][at(v)], lookup<kStates>(table + k * kStates, index[at(v)]), sum);
-                store(to + v * kLanes, sum);
+            // φ joins at the end: it may come straight from another treelet's store.
+            std::array<Vec, V> sum;
+            for (int k = 0; k < K; ++k, contributions += kStates) {
+                const Table<kStates> contribution(contributions);
+                for (int v = 0; v < V; ++v) {
+                    const Vec term = contribution[index[at(v)]];
+                    sum[at(v)] = k == 0 ? c[0][at(v)] * term : fma(c[at(k)][at(v)], term, sum[at(v)]);
+                }
             }
+            for (int v = 0; v < V; ++v) store(to + v * kLanes, load(to + v * kLanes) + sum[at(v)]);
+        }
+        Tile h;  // last, when C is no longer needed and its registers are free
+        for (int k = 0; k < K; ++k) {
+            const Table<kStates> factor(table + k * kStates);
+            for (int v = 0; v < V; ++v) h[at(k)][at(v)] = c[at(k)][at(v)] * factor[index[at(v)]];
         }
         return h;
     }
@@ -335,9 +366,11 @@ struct Walk {
         return out;
     }
 
+    template <bool kRepeated>
     LTS_INLINE Tile h_of_side(const Step& step, const Split& split, int side, int output, const Side& constants) const {
         if (step.child[at(side)] == Child::inner) return load_tile(h_of(step.level + 1, side, output));
-        const Tile c = over(load_tile(stack_c + at(step.level) * kTileDoubles), split, 2 * step.split + side, constants.factors);
+        const Tile above = load_tile(stack_c + at(step.level) * kTileDoubles);
+        const Tile c = over<kRepeated>(above, split, 2 * step.split + side, constants.factors);
         if (step.child[at(side)] == Child::treelet) {
             const auto& treelet = tree.treelets[at(step.target[at(side)])];
             return through(c, treelet, output, constants.table + treelet_doubles(treelet, K) * at(output));
@@ -349,39 +382,47 @@ struct Walk {
     }
 
     // Σ_k H[k]·difference_k over one edge.
-    LTS_INLINE void contribute(const Tile& h, const Split& split, std::int32_t edge, const double* differences, std::array<Vec, V>& sum) const {
+    template <bool kRepeated>
+    LTS_INLINE std::array<Vec, V> contribution(const Tile& h, const Split& split, std::int32_t edge, const double* differences) const {
         const Masks here = masks(edge);
-        std::array<Vec, V> own;
-        for (int v = 0; v < V; ++v) own[at(v)] = broadcast(0.0);
-        for (int k = 0; k < K; ++k)
+        std::array<Vec, V> sum;
+        for (int k = 0; k < K; ++k) {
+            const Vec unsatisfied = broadcast(differences[2 * k]), satisfied_here = broadcast(differences[2 * k + 1]);
             for (int v = 0; v < V; ++v) {
-                const Vec difference = select(here[at(v)], broadcast(differences[2 * k + 1]), broadcast(differences[2 * k]));
-                own[at(v)] = fma(h[at(k)][at(v)], difference, own[at(v)]);
+                const Vec difference = select(here[at(v)], satisfied_here, unsatisfied);
+                sum[at(v)] = k == 0 ? h[0][at(v)] * difference : fma(h[at(k)][at(v)], difference, sum[at(v)]);
             }
-        if (split.above >= 0) {
-            const Masks above = masks(split.above);
-            for (int v = 0; v < V; ++v) own[at(v)] = where(above[at(v)], own[at(v)]);
         }
-        for (int v = 0; v < V; ++v) sum[at(v)] = sum[at(v)] + own[at(v)];
+        if constexpr (kRepeated) {
+            const Masks above = masks(split.above);
+            for (int v = 0; v < V; ++v) sum[at(v)] = where(above[at(v)], sum[at(v)]);
+        }
+        return sum;
     }
 
-    LTS_INLINE void close(const Step& step, const double*& scalars, const double*& tables) const {
-        const auto& split = tree.splits[at(step.split)];
+    template <bool kRepeated>
+    LTS_INLINE void close(const Step& step, const Split& split, const double*& scalars, const double*& tables) const {
         const Side left = side_constants(step, split, 0, scalars, tables);
         const Side right = side_constants(step, split, 1, scalars, tables);
         for (int output = 0; output < n_outputs; ++output) {
-            std::array<Vec, V> sum;
-            for (int v = 0; v < V; ++v) sum[at(v)] = broadcast(0.0);
-            Tile h = h_of_side(step, split, 0, output, left);
-            contribute(h, split, 2 * step.split, left.differences, sum);
-            const Tile h_right = h_of_side(step, split, 1, output, right);
-            contribute(h_right, split, 2 * step.split + 1, right.differences, sum);
+            Tile h = h_of_side<kRepeated>(step, split, 0, output, left);
+            const auto from_left = contribution<kRepeated>(h, split, 2 * step.split, left.differences);
+            const Tile h_right = h_of_side<kRepeated>(step, split, 1, output, right);
+            const auto from_right = contribution<kRepeated>(h_right, split, 2 * step.split + 1, right.differences);
             for (int k = 0; k < K; ++k)
                 for (int v = 0; v < V; ++v) h[at(k)][at(v)] = h[at(k)][at(v)] + h_right[at(k)][at(v)];
             store_tile(h_of(step.level, step.side, output), h);
             double* const to = phi_of(split.player, output);
-            for (int v = 0; v < V; ++v) store(to + v * kLanes, load(to + v * kLanes) + sum[at(v)]);
+            for (int v = 0; v < V; ++v)
+                store(to + v * kLanes, load(to + v * kLanes) + (from_left[at(v)] + from_right[at(v)]));
         }
+    }
+
+    template <bool kRepeated>
+    LTS_INLINE void descend(const Step& step, const Split& split, const double*& scalars) const {
+        double* const from = stack_c + at(step.level) * kTileDoubles;
+        store_tile(from + kTileDoubles, over<kRepeated>(load_tile(from), split, 2 * step.split + step.side, scalars));
+        scalars += 2 * K + (kRepeated ? 1 : 0);
     }
 
     void run(const double* scalars, const double* tables) const {
@@ -389,17 +430,14 @@ struct Walk {
         for (auto& k : one) k.fill(broadcast(1.0));
         store_tile(stack_c, one);
         for (const auto& step : tree.steps) {
+            const auto& split = tree.splits[at(step.split)];
+            const bool is_repeated = split.above >= 0;
             switch (step.kind) {
-                case Step::Kind::descend: {
-                    const auto& split = tree.splits[at(step.split)];
-                    const double* const from = stack_c + at(step.level) * kTileDoubles;
-                    store_tile(stack_c + at(step.level + 1) * kTileDoubles,
-                               over(load_tile(from), split, 2 * step.split + step.side, scalars));
-                    scalars += factor_scalars(split, K);
+                case Step::Kind::descend:
+                    is_repeated ? descend<true>(step, split, scalars) : descend<false>(step, split, scalars);
                     break;
-                }
                 case Step::Kind::close:
-                    close(step, scalars, tables);
+                    is_repeated ? close<true>(step, split, scalars, tables) : close<false>(step, split, scalars, tables);
                     break;
                 case Step::Kind::whole:
                     for (int output = 0; output < n_outputs; ++output)
@@ -417,22 +455,27 @@ std::size_t stack_doubles(int levels, int n_outputs) {
 
 // Walks a tree for one block of rows: all its tiles, all its groups of V vectors.
 template <int V>
-void walk_block(const Chunk& chunk, const Tree& tree, const double* constants, const std::uint64_t* satisfied, int n_rows,
-                double* phi, double* stack) {
+void walk_block(const Chunk& chunk, const Tree& tree, const double* constants, const std::uint64_t* satisfied,
+                std::uint8_t* states, int n_rows, double* phi, double* stack) {
+    find_states(tree, satisfied, states);
     constexpr int group_rows = V * kLanes;
     const std::size_t group_doubles = chunk.players.size() * at(chunk.n_outputs) * group_rows;
     for (int shift = 0; shift < n_rows; shift += group_rows, phi += group_doubles) {
         for (const auto& tile : tree.tiles) {
             const auto run = [&]<int K>() {
                 double* const stack_h = stack + at(tree.n_levels + 1) * Walk<K, V>::kTileDoubles;
-                Walk<K, V>{tree, chunk.n_outputs, satisfied, shift, phi, stack, stack_h}.run(constants + tile.scalars,
+                Walk<K, V>{tree, chunk.n_outputs, satisfied, states, shift, phi, stack, stack_h}.run(constants + tile.scalars,
                                                                                            constants + tile.tables);
             };
             switch (tile.n_points) {
                 case 1: run.template operator()<1>(); break;
                 case 2: run.template operator()<2>(); break;
                 case 3: run.template operator()<3>(); break;
-                default: run.template operator()<4>(); break;
+                case 4: run.template operator()<4>(); break;
+                case 5: run.template operator()<5>(); break;
+                case 6: run.template operator()<6>(); break;
+                case 7: run.template operator()<7>(); break;
+                default: run.template operator()<8>(); break;
             }
         }
     }
@@ -443,6 +486,7 @@ void walk_block(const Chunk& chunk, const Tree& tree, const double* constants, c
 // The walk, done for every combination of the tree's conditions as if each were a row.
 void expand_lookup(const Program& program, const Chunk& chunk, const Tree& tree, double* out) {
     Buffer<double> constants, stack, phi;
+    Buffer<std::uint8_t> states;
     std::vector<std::uint64_t> satisfied(2 * tree.splits.size());
     expand_walk(program, chunk, tree, constants.reserve(tree.walk_size));
     stack.reserve(stack_doubles(tree.n_levels, chunk.n_outputs));
@@ -458,7 +502,7 @@ void expand_lookup(const Program& program, const Chunk& chunk, const Tree& tree,
             satisfy(tree.splits[i], i, left, satisfied.data());
         }
         std::fill_n(phi.reserve(block_doubles), block_doubles, 0.0);
-        walk_block<1>(chunk, tree, constants.data(), satisfied.data(), n_rows, phi.reserve(0), stack.reserve(0));
+        walk_block<1>(chunk, tree, constants.data(), satisfied.data(), states.reserve(tree.treelets.size() * kBlockRows), n_rows, phi.reserve(0), stack.reserve(0));
         for (std::size_t p = 0; p < tree.lookup_player.size(); ++p)
             for (std::size_t o = 0; o < per_player; ++o)
                 for (std::size_t r = 0; r < at(n_rows); ++r) {
@@ -473,8 +517,7 @@ template <int V, class Number>
 void look_up_block(const Program& program, const Chunk& chunk, const Tree& tree, const double* table, const Number* x, int n_rows, double* phi) {
     alignas(64) std::array<std::uint8_t, kBlockRows> index{};
     for (std::size_t bit = 0; bit < tree.conditions.size(); ++bit) {
-        const std::uint64_t left = goes_left(program, tree.splits[at(tree.conditions[bit])], x);
-        for (std::size_t r = 0; r < kBlockRows; ++r) index[r] |= static_cast<std::uint8_t>(((left >> r) & 1) << bit);
+        add_bit(index.data(), goes_left(program, tree.splits[at(tree.conditions[bit])], x), static_cast<int>(bit));
     }
     constexpr int group_rows = V * kLanes;
     const std::size_t n_states = std::size_t{1} << tree.conditions.size();
@@ -527,6 +570,7 @@ void explain_rows(const Program& program, const Chunk& chunk, const RowsView& ro
     double* const phi = work.phi.reserve(n_blocks * phi_doubles);
     double* const stack = work.stack.reserve(stack_doubles(chunk.max_levels, chunk.n_outputs));
     std::uint64_t* const satisfied = work.satisfied.reserve(2 * at(chunk.max_splits));
+    std::uint8_t* const states = work.states.reserve(at(chunk.max_treelets) * kBlockRows);
     std::fill_n(phi, n_blocks * phi_doubles, 0.0);
 
     const auto rows_of = [&](std::size_t block) { return std::min<std::size_t>(kBlockRows, rows.n_rows - block * kBlockRows); };
@@ -549,7 +593,7 @@ void explain_rows(const Program& program, const Chunk& chunk, const RowsView& ro
             }
             for (std::size_t i = 0; i < tree.splits.size(); ++i)
                 satisfy(tree.splits[i], i, goes_left(program, tree.splits[i], x + b * x_numbers), satisfied);
-            walk_block<V>(chunk, tree, tree_constants, satisfied, n_rows, phi + b * phi_doubles, stack);
+            walk_block<V>(chunk, tree, tree_constants, satisfied, states, n_rows, phi + b * phi_doubles, stack);
         }
     }
     const std::size_t row_doubles = at(program.n_players) * at(program.n_outputs);

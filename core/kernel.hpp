@@ -44,7 +44,8 @@ struct Workspace {
     Buffer<double> phi;        // [block][group of rows][player][output][rows of the group]
     Buffer<double> stack;      // C and H of each level
     Buffer<double> expansion;  // constants of the tree at hand
-    Buffer<std::uint64_t> satisfied;
+    Buffer<std::uint64_t> satisfied;  // [edge] a bit per row
+    Buffer<std::uint8_t> states;      // [treelet][row]
 };
 
 struct RowsView {

@@ -337,6 +337,7 @@ Program compile(const EnsembleView& e) {
                 program.expansion_size += tree.expansion_size;
                 chunk.max_expansion = std::max(chunk.max_expansion, tree.expansion_size);
                 chunk.max_splits = std::max(chunk.max_splits, static_cast<std::int32_t>(tree.splits.size()));
+                chunk.max_treelets = std::max(chunk.max_treelets, static_cast<std::int32_t>(tree.treelets.size()));
                 chunk.max_levels = std::max(chunk.max_levels, static_cast<std::int32_t>(tree.n_levels));
                 chunk.n_leaves += tree.splits.size() + 1;
                 chunk.trees.push_back(std::move(tree));

@@ -27,7 +27,10 @@ namespace linear_treeshap {
 
 inline constexpr int kBlockRows = 64;        // rows whose conditions are evaluated at once: bits of a word
 inline constexpr int kMaxTreeletBits = 4;    // 16 states: what one register permutation can look up
-inline constexpr int kMaxTile = 4;           // quadrature points walked at once: what registers can hold
+#ifndef KT
+#define KT 4
+#endif
+inline constexpr int kMaxTile = KT;           // quadrature points walked at once: what registers can hold
 inline constexpr int kMaxChunkOutputs = 16;  // outputs of a vector leaf explained at once
 inline constexpr int kMaxLookupBits = 8;     // distinct conditions of a tree that becomes one table
 
@@ -106,6 +109,7 @@ struct Chunk {
     std::int32_t output = 0;            // first output
     std::int32_t n_outputs = 1;
     std::int32_t max_splits = 0;        // of a tree
+    std::int32_t max_treelets = 0;      // of a tree
     std::int32_t max_levels = 0;        // of a tree
     std::size_t max_expansion = 0;      // doubles, of a tree
     std::size_t n_leaves = 0;

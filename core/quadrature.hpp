@@ -14,13 +14,14 @@ struct Rule {
     std::vector<double> point;   // t_k
     std::vector<double> absent;  // 1 - t_k, kept apart because it loses no digits when t_k is near 1
     std::vector<double> weight;  // ω_k
+    std::vector<double> weight_per_absent;  // ω_k / (1 - t_k)
 };
 
 inline int points_for(int n_players_on_path) { return (n_players_on_path + 1) / 2; }
 
 inline Rule gauss_legendre(int n_points) {
     const auto n = static_cast<std::size_t>(n_points);
-    Rule rule{std::vector<double>(n), std::vector<double>(n), std::vector<double>(n)};
+    Rule rule{std::vector<double>(n), std::vector<double>(n), std::vector<double>(n), std::vector<double>(n)};
     // Newton's method on the Legendre polynomial, in extended precision; the roots are symmetric.
     for (std::size_t i = 0; i < (n + 1) / 2; ++i) {
         long double z = std::cos(std::numbers::pi_v<long double> * (static_cast<long double>(i) + 0.75L) /
@@ -44,6 +45,7 @@ inline Rule gauss_legendre(int n_points) {
         rule.absent[i] = rule.point[n - 1 - i] = near_one;
         rule.weight[i] = rule.weight[n - 1 - i] = weight;
     }
+    for (std::size_t i = 0; i < n; ++i) rule.weight_per_absent[i] = rule.weight[i] / rule.absent[i];
     return rule;
 }
 

@@ -7,6 +7,7 @@
 
 #include <cstddef>
 #include <cstdint>
+#include <cstring>
 
 #if defined(__AVX512F__) || defined(__AVX2__)
 #include <immintrin.h>
@@ -30,7 +31,13 @@ inline constexpr int kLanes = 8;
 
 inline Vec load(const double* p) { return {_mm512_load_pd(p)}; }
 inline void store(double* p, Vec a) { _mm512_store_pd(p, a.v); }
-inline Vec broadcast(double x) { return {_mm512_set1_pd(x)}; }
+// Compilers like to fold a load into every instruction that uses it. Here loads are what we wait for,
+// so a value that several vectors share is loaded once.
+inline Vec in_register(Vec a) {
+    __asm__("" : "+v"(a.v));
+    return a;
+}
+inline Vec broadcast(double x) { return in_register({_mm512_set1_pd(x)}); }
 inline Vec operator*(Vec a, Vec b) { return {_mm512_mul_pd(a.v, b.v)}; }
 inline Vec operator+(Vec a, Vec b) { return {_mm512_add_pd(a.v, b.v)}; }
 inline Vec fma(Vec a, Vec b, Vec c) { return {_mm512_fmadd_pd(a.v, b.v, c.v)}; }
@@ -38,23 +45,31 @@ inline Mask mask_of(std::uint64_t bits) { return {static_cast<__mmask8>(bits)}; 
 inline Vec select(Mask m, Vec yes, Vec no) { return {_mm512_mask_blend_pd(m.m, no.v, yes.v)}; }
 inline Vec where(Mask m, Vec yes) { return {_mm512_maskz_mov_pd(m.m, yes.v)}; }
 
-inline Index no_index() { return {_mm512_setzero_si512()}; }
-inline Index add_bit(Index i, Mask m, int bit) {
-    return {_mm512_mask_or_epi64(i.i, m.m, i.i, _mm512_set1_epi64(1LL << bit))};
+inline Index index_of(const std::uint8_t* states) {
+    return {_mm512_maskz_cvtepu8_epi64(0xff, _mm_loadl_epi64(reinterpret_cast<const __m128i*>(states)))};
 }
-// The entry of a table of 8 or 16 that each lane's index names: one register permutation.
+// A table of 8 or 16 entries, and the entry that each lane's index names: one register permutation.
+// (The forms with a mask, all set, spare us GCC's warning about its own undefined sources.)
 template <int kStates>
-inline Vec lookup(const double* table, Index i) {
-    if constexpr (kStates == 8) {
-        // (the form with a mask, all set, spares us GCC's warning about its own undefined source)
-        return {_mm512_maskz_permutexvar_pd(0xff, i.i, _mm512_load_pd(table))};
-    } else {
-        return {_mm512_permutex2var_pd(_mm512_load_pd(table), i.i, _mm512_load_pd(table + 8))};
+struct Table {
+    Vec part[kStates / 8];
+    explicit Table(const double* from) {
+        for (int i = 0; i < kStates / 8; ++i) part[i] = in_register(load(from + 8 * i));
     }
-}
+    Vec operator[](Index i) const {
+        if constexpr (kStates == 8) return {_mm512_maskz_permutexvar_pd(0xff, i.i, part[0].v)};
+        return {_mm512_permutex2var_pd(part[0].v, i.i, part[kStates / 8 - 1].v)};
+    }
+};
 inline Vec gather(const double* table, const std::uint8_t* index) {
     const __m128i bytes = _mm_loadl_epi64(reinterpret_cast<const __m128i*>(index));
     return {_mm512_mask_i32gather_pd(_mm512_setzero_pd(), 0xff, _mm256_cvtepu8_epi32(bytes), table, 8)};
+}
+
+// Adds 2^bit to the state of each of 64 rows whose bit is set.
+inline void add_bit(std::uint8_t* states, std::uint64_t rows, int bit) {
+    const __m512i old = _mm512_load_si512(states);
+    _mm512_store_si512(states, _mm512_mask_add_epi8(old, rows, old, _mm512_set1_epi8(static_cast<char>(1 << bit))));
 }
 
 // Bit r: does row r of 64 have a value <= threshold (missing values: `missing_left`)?
@@ -123,43 +138,48 @@ inline Mask mask_of(std::uint64_t bits) {
 // between such tables.
 struct Index {
     __m256i pair;  // for each double of a lane: 2·(index mod 4), 2·(index mod 4) + 1
-    __m256d bit2, bit3;
+    __m256d bit2, bit3;  // in the sign, where blendv looks
 };
-inline Index no_index() {
-    return {_mm256_set1_epi64x(0x100000000LL), _mm256_setzero_pd(), _mm256_setzero_pd()};
-}
-inline Index add_bit(Index i, Mask m, int bit) {
-    const auto lanes = reinterpret_cast<__m256i>(m.m);
-    switch (bit) {
-        case 0: i.pair = _mm256_or_si256(i.pair, _mm256_and_si256(lanes, _mm256_set1_epi32(2))); break;
-        case 1: i.pair = _mm256_or_si256(i.pair, _mm256_and_si256(lanes, _mm256_set1_epi32(4))); break;
-        case 2: i.bit2 = _mm256_castsi256_pd(lanes); break;
-        default: i.bit3 = _mm256_castsi256_pd(lanes); break;
-    }
-    return i;
+inline Index index_of(const std::uint8_t* states) {
+    std::int32_t four;
+    std::memcpy(&four, states, sizeof four);
+    const __m256i state = _mm256_cvtepu8_epi64(_mm_cvtsi32_si128(four));
+    const __m256i first = _mm256_slli_epi64(_mm256_and_si256(state, _mm256_set1_epi64x(3)), 1);
+    return {_mm256_or_si256(first, _mm256_slli_epi64(_mm256_add_epi64(first, _mm256_set1_epi64x(1)), 32)),
+            _mm256_castsi256_pd(_mm256_slli_epi64(state, 61)), _mm256_castsi256_pd(_mm256_slli_epi64(state, 60))};
 }
 template <int kStates>
-inline Vec lookup(const double* table, Index i) {
-    const auto four = [&](int from) {
-        const __m256 t = _mm256_castpd_ps(_mm256_load_pd(table + from));
-        return _mm256_castps_pd(_mm256_permutevar8x32_ps(t, i.pair));
-    };
-    __m256d low = _mm256_blendv_pd(four(0), four(4), i.bit2);
-    if constexpr (kStates == 16) low = _mm256_blendv_pd(low, _mm256_blendv_pd(four(8), four(12), i.bit2), i.bit3);
-    return {(DoubleVector)low};
-}
+struct Table {
+    __m256 part[kStates / 4];
+    explicit Table(const double* from) {
+        for (int i = 0; i < kStates / 4; ++i) part[i] = _mm256_castpd_ps(_mm256_load_pd(from + 4 * i));
+    }
+    Vec operator[](Index i) const {
+        const auto four = [&](int p) { return _mm256_castps_pd(_mm256_permutevar8x32_ps(part[p], i.pair)); };
+        __m256d out = _mm256_blendv_pd(four(0), four(1), i.bit2);
+        if constexpr (kStates == 16) out = _mm256_blendv_pd(out, _mm256_blendv_pd(four(2), four(3), i.bit2), i.bit3);
+        return {(DoubleVector)out};
+    }
+};
 #else
 struct Index {
     IntVector i;
 };
-inline Index no_index() { return {IntVector{}}; }
-inline Index add_bit(Index i, Mask m, int bit) { return {i.i | (m.m & (std::int64_t{1} << bit))}; }
-template <int kStates>
-inline Vec lookup(const double* table, Index i) {
-    Vec out{};
-    for (int l = 0; l < kLanes; ++l) out.v[l] = table[i.i[l]];
+inline Index index_of(const std::uint8_t* states) {
+    Index out{};
+    for (int l = 0; l < kLanes; ++l) out.i[l] = states[l];
     return out;
 }
+template <int kStates>
+struct Table {
+    const double* entry;
+    explicit Table(const double* from) : entry(from) {}
+    Vec operator[](Index i) const {
+        Vec out{};
+        for (int l = 0; l < kLanes; ++l) out.v[l] = entry[i.i[l]];
+        return out;
+    }
+};
 #endif
 
 inline Vec gather(const double* table, const std::uint8_t* index) {
@@ -167,6 +187,25 @@ inline Vec gather(const double* table, const std::uint8_t* index) {
     for (int l = 0; l < kLanes; ++l) out.v[l] = table[index[l]];
     return out;
 }
+
+#if defined(__AVX2__)
+inline void add_bit(std::uint8_t* states, std::uint64_t rows, int bit) {
+    // Each byte of the mask is copied to the eight rows it speaks of, which then look at their own bit.
+    const __m256i spread = _mm256_setr_epi64x(0, 0x0101010101010101, 0x0202020202020202, 0x0303030303030303);
+    const __m256i own_bit = _mm256_set1_epi64x(static_cast<long long>(0x8040201008040201));
+    for (int half = 0; half < 2; ++half) {
+        auto* const at = reinterpret_cast<__m256i*>(states + 32 * half);
+        const __m256i bytes = _mm256_shuffle_epi8(_mm256_set1_epi32(static_cast<int>(rows >> (32 * half))), spread);
+        const __m256i is_set = _mm256_cmpeq_epi8(_mm256_and_si256(bytes, own_bit), own_bit);
+        const __m256i value = _mm256_and_si256(is_set, _mm256_set1_epi8(static_cast<char>(1 << bit)));
+        _mm256_store_si256(at, _mm256_or_si256(_mm256_load_si256(at), value));
+    }
+}
+#else
+inline void add_bit(std::uint8_t* states, std::uint64_t rows, int bit) {
+    for (int r = 0; r < 64; ++r) states[r] = static_cast<std::uint8_t>(states[r] | (((rows >> r) & 1U) << bit));
+}
+#endif
 
 #if defined(__AVX2__)
 inline std::uint64_t at_most(const float* x, float threshold, bool missing_left) {
