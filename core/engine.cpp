@@ -16,10 +16,7 @@ namespace {
 constexpr std::size_t kMaxCachedBytes = std::size_t{32} << 20;
 
 // Rows of a task: enough to read a tree's constants from afar once and use them many times...
-#ifndef TR
-#define TR 256
-#endif
-constexpr std::size_t kTaskRows = TR;
+constexpr std::size_t kTaskRows = 256;
 // ...more where the constants are made anew for every task...
 constexpr std::size_t kTaskRowsExpanding = 1024;
 // ...but never so many that x and φ leave the caches, or that nobody hears Ctrl-C for long.

@@ -145,7 +145,7 @@ class Expander {
                 std::array<States, kMaxTreeletBits> sum;  // H of every split, from the bottom up
                 for (int i = treelet.n_splits - 1; i >= 0; --i) {
                     sum[at(i)].fill(broadcast(0.0));
-                    double* const phi = table + ((1 + player_position(treelet, split_at(i).player)) * n_points_ + k) * kStates;
+                    double* const phi = table + ((1 + slot_position(treelet, split_at(i).slot)) * n_points_ + k) * kStates;
                     for (int side = 0; side < 2; ++side) {
                         const auto child = split_at(i).child[side];
                         const int inside = position(treelet, child);
@@ -196,8 +196,8 @@ class Expander {
         return -1;
     }
 
-    static int player_position(const Treelet& treelet, std::int32_t player) {
-        return static_cast<int>(std::find(treelet.player.begin(), treelet.player.end(), player) - treelet.player.begin());
+    static int slot_position(const Treelet& treelet, std::int32_t slot) {
+        return static_cast<int>(std::find(treelet.slot.begin(), treelet.slot.end(), slot) - treelet.slot.begin());
     }
 
     const Tree& tree_;
@@ -284,9 +284,7 @@ struct Walk {
         for (int k = 0; k < K; ++k)
             for (int v = 0; v < V; ++v) store(p + (k * V + v) * kLanes, tile[at(k)][at(v)]);
     }
-    LTS_INLINE double* phi_of(std::int32_t player, int output) const {
-        return phi + (at(player) * at(n_outputs) + at(output)) * (V * kLanes);
-    }
+    LTS_INLINE double* phi_of(std::int32_t slot, int output) const { return phi + at(slot + output) * (V * kLanes); }
     LTS_INLINE double* h_of(std::int32_t level, int side, int output) const {
         return stack_h + ((at(level) * 2 + at(side)) * at(n_outputs) + at(output)) * kTileDoubles;
     }
@@ -316,7 +314,7 @@ struct Walk {
         for (int v = 0; v < V; ++v) index[at(v)] = index_of(state + v * kLanes);
         const double* contributions = table + K * kStates;
         for (int p = 0; p < treelet.n_players; ++p) {
-            double* const to = phi_of(treelet.player[at(p)], output);
+            double* const to = phi_of(treelet.slot[at(p)], output);
             // φ joins at the end: it may come straight from another treelet's store.
             std::array<Vec, V> sum;
             for (int k = 0; k < K; ++k, contributions += kStates) {
@@ -412,7 +410,7 @@ struct Walk {
             for (int k = 0; k < K; ++k)
                 for (int v = 0; v < V; ++v) h[at(k)][at(v)] = h[at(k)][at(v)] + h_right[at(k)][at(v)];
             store_tile(h_of(step.level, step.side, output), h);
-            double* const to = phi_of(split.player, output);
+            double* const to = phi_of(split.slot, output);
             for (int v = 0; v < V; ++v)
                 store(to + v * kLanes, load(to + v * kLanes) + (from_left[at(v)] + from_right[at(v)]));
         }
@@ -467,15 +465,12 @@ void walk_block(const Chunk& chunk, const Tree& tree, const double* constants, c
                 Walk<K, V>{tree, chunk.n_outputs, satisfied, states, shift, phi, stack, stack_h}.run(constants + tile.scalars,
                                                                                            constants + tile.tables);
             };
+            static_assert(kMaxTile == 4);
             switch (tile.n_points) {
                 case 1: run.template operator()<1>(); break;
                 case 2: run.template operator()<2>(); break;
                 case 3: run.template operator()<3>(); break;
-                case 4: run.template operator()<4>(); break;
-                case 5: run.template operator()<5>(); break;
-                case 6: run.template operator()<6>(); break;
-                case 7: run.template operator()<7>(); break;
-                default: run.template operator()<8>(); break;
+                default: run.template operator()<4>(); break;
             }
         }
     }
@@ -503,12 +498,12 @@ void expand_lookup(const Program& program, const Chunk& chunk, const Tree& tree,
         }
         std::fill_n(phi.reserve(block_doubles), block_doubles, 0.0);
         walk_block<1>(chunk, tree, constants.data(), satisfied.data(), states.reserve(tree.treelets.size() * kBlockRows), n_rows, phi.reserve(0), stack.reserve(0));
-        for (std::size_t p = 0; p < tree.lookup_player.size(); ++p)
+        for (std::size_t p = 0; p < tree.lookup_slot.size(); ++p)
             for (std::size_t o = 0; o < per_player; ++o)
                 for (std::size_t r = 0; r < at(n_rows); ++r) {
                     const std::size_t group = r / kLanes, lane = r % kLanes;
                     out[(p * per_player + o) * n_states + first + r] =
-                        phi.data()[(group * n_values + at(tree.lookup_player[p]) * per_player + o) * kLanes + lane];
+                        phi.data()[(group * n_values + at(tree.lookup_slot[p]) + o) * kLanes + lane];
                 }
     }
 }
@@ -523,8 +518,8 @@ void look_up_block(const Program& program, const Chunk& chunk, const Tree& tree,
     const std::size_t n_states = std::size_t{1} << tree.conditions.size();
     for (int shift = 0; shift < n_rows; shift += group_rows) {
         const double* from = table;
-        for (const auto player : tree.lookup_player) {
-            double* to = phi + at(player) * at(chunk.n_outputs) * group_rows;
+        for (const auto slot : tree.lookup_slot) {
+            double* to = phi + at(slot) * group_rows;
             for (int output = 0; output < chunk.n_outputs; ++output, from += n_states)
                 for (int v = 0; v < V; ++v, to += kLanes)
                     store(to, load(to) + gather(from, index.data() + shift + v * kLanes));
@@ -613,12 +608,16 @@ void explain(const Program& program, const Chunk& chunk, const RowsView& rows, c
     rows.n_rows <= kLanes ? run.template operator()<1>() : run.template operator()<kVectors>();
 }
 
+// Whether this machine has what this file was compiled for (x86-64-v4, x86-64-v3, or any).
 bool is_supported() {
+#if defined(__AVX2__)
+    bool has_all = __builtin_cpu_supports("avx2") && __builtin_cpu_supports("fma") && __builtin_cpu_supports("bmi") &&
+                   __builtin_cpu_supports("bmi2");
 #if defined(__AVX512F__)
-    return __builtin_cpu_supports("avx512f") && __builtin_cpu_supports("avx512dq") && __builtin_cpu_supports("avx512vl") &&
-           __builtin_cpu_supports("avx512bw");
-#elif defined(__AVX2__)
-    return __builtin_cpu_supports("avx2") && __builtin_cpu_supports("fma");
+    has_all = has_all && __builtin_cpu_supports("avx512f") && __builtin_cpu_supports("avx512dq") &&
+              __builtin_cpu_supports("avx512vl") && __builtin_cpu_supports("avx512bw") && __builtin_cpu_supports("avx512cd");
+#endif
+    return has_all;
 #else
     return true;
 #endif

@@ -93,7 +93,7 @@ class TreeCompiler {
             split.ratio[0] = e_.cover_ratio[node_at(e_.left[at])];
             split.ratio[1] = e_.cover_ratio[node_at(e_.right[at])];
             split.feature = columns_(column);
-            split.player = players_(e_.player[static_cast<std::size_t>(column)]);
+            split.slot = players_(e_.player[static_cast<std::size_t>(column)]) * n_outputs_;
             split.category_set = e_.category_set[at];
             split.missing_left = e_.missing_left[at];
             tree_.splits.push_back(split);
@@ -108,7 +108,7 @@ class TreeCompiler {
             std::int32_t split;
             bool entering;
         };
-        std::vector<std::int32_t> last_edge(players_.global.size(), -1);
+        std::vector<std::int32_t> last_edge(players_.global.size() * static_cast<std::size_t>(n_outputs_), -1);  // by slot
         std::vector<Visit> pending{{0, true}};
         int n_on_path = 0, most = 0;
         // A split is visited on the way down, between its children, and on the way up: `edge` says
@@ -117,7 +117,7 @@ class TreeCompiler {
             const auto [at, entering] = pending.back();
             pending.pop_back();
             auto& split = tree_.splits[static_cast<std::size_t>(at)];
-            auto& last = last_edge[static_cast<std::size_t>(split.player)];
+            auto& last = last_edge[static_cast<std::size_t>(split.slot)];
             if (entering) {
                 split.above = last;
                 split.absent_above = last < 0 ? 1.0 : absent_weight(last);
@@ -153,7 +153,7 @@ class TreeCompiler {
                 if (child >= 0) inside.push_back(child);
         }
         if (inside.size() > kMaxTreeletBits) return false;
-        std::vector<std::int32_t> bits, players;
+        std::vector<std::int32_t> bits, slots;
         for (const auto at : inside) bits.push_back(2 * at);
         for (const auto at : inside) {
             const auto& split = tree_.splits[static_cast<std::size_t>(at)];
@@ -161,16 +161,15 @@ class TreeCompiler {
                 split.above >= 0 && std::find(inside.begin(), inside.end(), split.above / 2) != inside.end();
             if (split.above >= 0 && !above_is_inside && std::find(bits.begin(), bits.end(), split.above) == bits.end())
                 bits.push_back(split.above);
-            if (std::find(players.begin(), players.end(), split.player) == players.end())
-                players.push_back(split.player);
+            if (std::find(slots.begin(), slots.end(), split.slot) == slots.end()) slots.push_back(split.slot);
         }
         if (bits.size() > kMaxTreeletBits) return false;
         treelet.n_splits = static_cast<std::int8_t>(inside.size());
         treelet.n_bits = static_cast<std::int8_t>(bits.size());
-        treelet.n_players = static_cast<std::int8_t>(players.size());
+        treelet.n_players = static_cast<std::int8_t>(slots.size());
         std::copy(inside.begin(), inside.end(), treelet.split.begin());
         std::copy(bits.begin(), bits.end(), treelet.bit.begin());
-        std::copy(players.begin(), players.end(), treelet.player.begin());
+        std::copy(slots.begin(), slots.end(), treelet.slot.begin());
         return true;
     }
 
@@ -260,7 +259,7 @@ class TreeCompiler {
     void find_lookup() {
         using Condition = std::tuple<std::int32_t, double, std::int32_t, bool>;
         std::map<Condition, std::int32_t> seen;
-        std::vector<std::int32_t> conditions, condition_of, players;
+        std::vector<std::int32_t> conditions, condition_of, slots;
         for (std::size_t i = 0; i < tree_.splits.size(); ++i) {
             const auto& s = tree_.splits[i];
             const auto [it, is_new] = seen.try_emplace({s.feature, s.category_set < 0 ? s.threshold : 0.0, s.category_set, s.missing_left},
@@ -268,15 +267,15 @@ class TreeCompiler {
             if (is_new) conditions.push_back(static_cast<std::int32_t>(i));
             if (conditions.size() > kMaxLookupBits) return;
             condition_of.push_back(it->second);
-            if (std::find(players.begin(), players.end(), s.player) == players.end()) players.push_back(s.player);
+            if (std::find(slots.begin(), slots.end(), s.slot) == slots.end()) slots.push_back(s.slot);
         }
         // A look-up costs about as much as walking six leaves (measured), per player.
-        if (tree_.splits.size() < 6 * players.size()) return;
+        if (tree_.splits.size() < 6 * slots.size()) return;
         tree_.conditions = std::move(conditions);
         tree_.condition_of = std::move(condition_of);
-        tree_.lookup_player = std::move(players);
+        tree_.lookup_slot = std::move(slots);
         tree_.walk_size = tree_.expansion_size;
-        tree_.expansion_size = round_up((std::size_t{1} << tree_.conditions.size()) * tree_.lookup_player.size() *
+        tree_.expansion_size = round_up((std::size_t{1} << tree_.conditions.size()) * tree_.lookup_slot.size() *
                                         static_cast<std::size_t>(n_outputs_));
     }
 

@@ -27,10 +27,7 @@ namespace linear_treeshap {
 
 inline constexpr int kBlockRows = 64;        // rows whose conditions are evaluated at once: bits of a word
 inline constexpr int kMaxTreeletBits = 4;    // 16 states: what one register permutation can look up
-#ifndef KT
-#define KT 4
-#endif
-inline constexpr int kMaxTile = KT;           // quadrature points walked at once: what registers can hold
+inline constexpr int kMaxTile = 4;           // quadrature points walked at once: what registers can hold
 inline constexpr int kMaxChunkOutputs = 16;  // outputs of a vector leaf explained at once
 inline constexpr int kMaxLookupBits = 8;     // distinct conditions of a tree that becomes one table
 
@@ -40,7 +37,7 @@ struct Split {
     double absent_above;         // c of this player's edges above; 1 if there are none
     double ratio[2];             // w of the left and the right edge
     std::int32_t feature;        // column, in the chunk's numbering
-    std::int32_t player;         // in the chunk's numbering
+    std::int32_t slot;           // where φ of its player begins: player · outputs, in the chunk's numbering
     std::int32_t above;          // the closest edge above of the same player; -1 if there is none
     std::int32_t child[2];       // a split, or ~leaf
     std::int32_t category_set;   // -1: numeric
@@ -54,7 +51,7 @@ struct Treelet {
     std::int8_t n_splits, n_bits, n_players;
     std::array<std::int32_t, kMaxTreeletBits> split;   // from its root down
     std::array<std::int32_t, kMaxTreeletBits> bit;     // edges whose bit makes up the state; conditions first
-    std::array<std::int32_t, kMaxTreeletBits> player;  // in the chunk's numbering
+    std::array<std::int32_t, kMaxTreeletBits> slot;    // of its players
 
     int n_states() const { return n_bits <= 3 ? 8 : 16; }
 };
@@ -89,7 +86,7 @@ struct Tree {
     std::vector<double> leaf_value;  // (n_leaves, chunk outputs)
     std::vector<std::int32_t> conditions;    // lookup trees: one split for each distinct condition
     std::vector<std::int32_t> condition_of;  // lookup trees: which of them each split is
-    std::vector<std::int32_t> lookup_player; // lookup trees: players in the order of the table
+    std::vector<std::int32_t> lookup_slot;   // lookup trees: players' slots in the order of the table
     std::size_t walk_size = 0;               // lookup trees: doubles that making the table takes
     std::vector<PointTile> tiles;
     std::size_t expansion_size = 0;   // doubles

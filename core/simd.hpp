@@ -118,8 +118,16 @@ inline Vec broadcast(double x) { return {x - DoubleVector{}}; }
 inline Vec operator*(Vec a, Vec b) { return {a.v * b.v}; }
 inline Vec operator+(Vec a, Vec b) { return {a.v + b.v}; }
 inline Vec fma(Vec a, Vec b, Vec c) { return {a.v * b.v + c.v}; }
-inline Vec select(Mask m, Vec yes, Vec no) { return {m.m ? yes.v : no.v}; }
 inline Vec where(Mask m, Vec yes) { return {(DoubleVector)((IntVector)yes.v & m.m)}; }
+#if defined(__AVX2__)
+inline Vec select(Mask m, Vec yes, Vec no) {
+    return {(DoubleVector)_mm256_blendv_pd((__m256d)no.v, (__m256d)yes.v, (__m256d)m.m)};
+}
+#else
+inline Vec select(Mask m, Vec yes, Vec no) {
+    return {(DoubleVector)(((IntVector)yes.v & m.m) | ((IntVector)no.v & ~m.m))};
+}
+#endif
 
 struct MaskTable {
     alignas(32) std::int64_t lane[1 << kLanes][kLanes];
