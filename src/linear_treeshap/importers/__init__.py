@@ -186,6 +186,8 @@ def _read_file(path: Path) -> TreeEnsemble:
         reader = import_module(".xgboost", __name__).read_file
     elif head.startswith(b"tree"):
         reader = import_module(".lightgbm", __name__).read_file
+    elif head.startswith(b"CBM1"):
+        reader = import_module(".catboost", __name__).read_file
     else:
         reader = import_module("..storage", __name__).load
     ensemble = reader(path)
