@@ -76,7 +76,10 @@ def _up_to_32(data: bytes) -> int:
 
 def _up_to_64(data: bytes) -> int:
     front = _half(
-        _word(data, 0) + (len(data) + _word(data, -16)) * _K0, _word(data, 8), _word(data, 16), _word(data, 24)
+        _word(data, 0) + (len(data) + _word(data, -16)) * _K0,
+        _word(data, 8),
+        _word(data, 16),
+        _word(data, 24),
     )
     back = _half(_word(data, 16) + _word(data, -32), _word(data, -24), _word(data, -16), _word(data, -8))
     joined = _folded((front[0] + back[1]) * _K2 + (back[0] + front[1]) * _K0)

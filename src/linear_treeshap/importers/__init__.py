@@ -115,7 +115,8 @@ def import_model(model: Any) -> TreeEnsemble:
     ----------
     model
         A fitted model of a supported class, a `TreeEnsemble`, a dictionary of arrays, or the path
-        of a file: XGBoost's JSON or UBJSON, LightGBM's text, or one that `linear_treeshap.save` wrote.
+        of a file: XGBoost's JSON or UBJSON, LightGBM's text, CatBoost's .cbm, or one that
+        `linear_treeshap.save` wrote.
 
     Raises
     ------
@@ -172,7 +173,7 @@ def importer_name(model: Any) -> str:
     raise UnsupportedModelError(
         f"Cannot read a model of class {type(model).__module__}.{type(model).__qualname__}. Supported are: "
         f"{', '.join(sorted(IMPORTERS))}, classes derived from these, forests whose estimators_ are "
-        f"scikit-learn trees, a dictionary of arrays, a TreeEnsemble, and files of XGBoost and LightGBM."
+        f"scikit-learn trees, a dictionary of arrays, a TreeEnsemble, and files of XGBoost, LightGBM and CatBoost."
     )
 
 
