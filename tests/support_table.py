@@ -86,10 +86,10 @@ def _line(model: zoo.ZooModel, prefix: str) -> str:
     cells = [
         model.name.removeprefix(f"{prefix}_").replace("_", " "),
         f"`{type(model.model).__name__}`",
-        _EXPLAINED[importer_name(model.model)][hasattr(model.model, "classes_")],
+        _EXPLAINED[importer_name(model.model)][len(getattr(model.model, "classes_", ())) > 0],
         str(ensemble.n_outputs),
         "yes" if model.takes_missing else "–",
-        _categories(model, bool(ensemble.row_format.categories)),
+        _categories(model, bool(ensemble.row_format.labelled)),
     ]
     return f"| {' | '.join(cells)} |"
 
