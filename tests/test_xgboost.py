@@ -234,6 +234,13 @@ def test_a_damaged_file_never_does_more_than_raise(tmp_path: Path, suffix: str) 
             assert isinstance(read_file(path), TreeEnsemble)
 
 
+def test_other_json_is_no_xgboost_model(tmp_path: Path) -> None:
+    path = tmp_path / "model.json"
+    path.write_text('{"oblivious_trees": []}')
+    with pytest.raises(FileFormatError, match="no XGBoost model"):
+        read_file(path)
+
+
 def test_a_hostile_count_allocates_nothing(tmp_path: Path) -> None:
     """An array that claims 2**60 numbers is refused before any memory is asked for."""
     path = tmp_path / "model.ubj"
