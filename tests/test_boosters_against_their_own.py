@@ -11,7 +11,8 @@ import numpy as np
 import numpy.typing as npt
 import pytest
 import zoo
-from zoo_boosters import catboost_regressor_on, numeric_rows, target
+from zoo_catboost import catboost_regressor_on
+from zoo_rows import numeric_rows, target
 
 from linear_treeshap import oracle
 from linear_treeshap.importers import import_model

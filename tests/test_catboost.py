@@ -11,7 +11,8 @@ from typing import Any
 import numpy as np
 import pytest
 import zoo
-from zoo_boosters import CATBOOST_PARAMETERS, N_ROWS, catboost_regressor_on, numeric_rows, target
+from zoo_catboost import CATBOOST_PARAMETERS, catboost_regressor_on
+from zoo_rows import N_ROWS, numeric_rows, target
 
 from linear_treeshap.city_hash import category_hash
 from linear_treeshap.ensemble import TreeEnsemble

@@ -12,15 +12,8 @@ from typing import Any
 import numpy as np
 import pytest
 import zoo
-from zoo_boosters import (
-    N_ROWS,
-    coded_rows,
-    coded_target,
-    labelled_frame,
-    lightgbm_regressor_on,
-    numeric_rows,
-    target,
-)
+from zoo_lightgbm import lightgbm_regressor_on
+from zoo_rows import N_ROWS, coded_rows, coded_target, labelled_frame, numeric_rows, target
 
 from linear_treeshap.ensemble import TreeEnsemble
 from linear_treeshap.errors import FileFormatError, ModelError, UnsupportedModelError

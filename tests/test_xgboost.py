@@ -12,7 +12,8 @@ from typing import Any
 import numpy as np
 import pytest
 import zoo
-from zoo_boosters import N_ROWS, classes, dart_parameters, numeric_rows, target
+from zoo_rows import N_ROWS, classes, numeric_rows, target
+from zoo_xgboost import dart_parameters
 
 from linear_treeshap.ensemble import TreeEnsemble
 from linear_treeshap.errors import FileFormatError, ModelError, UnsupportedModelError
