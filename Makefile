@@ -51,7 +51,7 @@ $(VENV)/.build $(VENV)/.demo $(VENV)/.test $(VENV)/.lint $(VENV)/.bench: $(VENV)
 
 $(VENV)/.package: $(VENV)/.build $(SOURCES)
 	$(PIP) install --no-build-isolation --no-deps --force-reinstall --config-settings=cmake.define.LTS_WERROR=ON .
-	$(PIP) install 'numpy>=1.23' 'narwhals>=1.20'
+	$(PIP) install 'numpy>=1.23' 'narwhals>=1.32'
 	@touch $@
 
 $(SANITIZED)/.package: $(VENV)/.build $(SOURCES)

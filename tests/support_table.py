@@ -51,8 +51,8 @@ Nothing after that asks where a model came from: whatever this library does, it 
 
 A pipeline stands for its last step, and `GridSearchCV` and its relatives for their best estimator. Classes
 derived from those below are read too, and so are forests of other libraries if they are the mean of
-scikit-learn trees in `estimators_`. XGBoost's `.json` and `.ubj` files and LightGBM's text files are read
-without the library. Any other model can be given as a dictionary of arrays, see
+scikit-learn trees in `estimators_`. XGBoost's `.json` and `.ubj` files, LightGBM's text files and CatBoost's
+`.cbm` files are read without the library. Any other model can be given as a dictionary of arrays, see
 `linear_treeshap.importers.arrays`.
 """
 
@@ -86,10 +86,10 @@ def _line(model: zoo.ZooModel, prefix: str) -> str:
     cells = [
         model.name.removeprefix(f"{prefix}_").replace("_", " "),
         f"`{type(model.model).__name__}`",
-        _EXPLAINED[importer_name(model.model)][hasattr(model.model, "classes_")],
+        _EXPLAINED[importer_name(model.model)][len(getattr(model.model, "classes_", ())) > 0],
         str(ensemble.n_outputs),
         "yes" if model.takes_missing else "–",
-        _categories(model, bool(ensemble.row_format.categories)),
+        _categories(model, bool(ensemble.row_format.labelled)),
     ]
     return f"| {' | '.join(cells)} |"
 

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import locale
+import time
 import tracemalloc
 from contextlib import suppress
 from pathlib import Path
@@ -11,15 +12,8 @@ from typing import Any
 import numpy as np
 import pytest
 import zoo
-from zoo_boosters import (
-    N_ROWS,
-    coded_rows,
-    coded_target,
-    labelled_frame,
-    lightgbm_regressor_on,
-    numeric_rows,
-    target,
-)
+from zoo_lightgbm import lightgbm_regressor_on
+from zoo_rows import N_ROWS, coded_rows, coded_target, labelled_frame, numeric_rows, target
 
 from linear_treeshap.ensemble import TreeEnsemble
 from linear_treeshap.errors import FileFormatError, ModelError, UnsupportedModelError
@@ -220,3 +214,17 @@ def test_reading_needs_little_memory(tmp_path: Path) -> None:
     finally:
         tracemalloc.stop()
     assert peak <= 3 * zoo.size_of_arrays(ensemble)
+
+
+def test_reading_takes_at_most_a_second_per_million_nodes() -> None:
+    """On top of what LightGBM needs to hand its model over; processor time, the best of five."""
+    rows = np.random.default_rng(0).normal(size=(20_000, 6))
+    model = lightgbm_regressor_on(rows, target(rows), n_estimators=200, num_leaves=63).booster_
+    seconds = []
+    for _ in range(5):
+        start = time.process_time()
+        ensemble = to_ensemble(model)
+        middle = time.process_time()
+        model.model_to_string()
+        seconds.append(middle - start - (time.process_time() - middle))
+    assert min(seconds) <= 1e-6 * ensemble.n_nodes

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import time
 import tracemalloc
 from contextlib import suppress
 from pathlib import Path
@@ -11,7 +12,8 @@ from typing import Any
 import numpy as np
 import pytest
 import zoo
-from zoo_boosters import N_ROWS, classes, dart_parameters, numeric_rows, target
+from zoo_rows import N_ROWS, classes, numeric_rows, target
+from zoo_xgboost import dart_parameters
 
 from linear_treeshap.ensemble import TreeEnsemble
 from linear_treeshap.errors import FileFormatError, ModelError, UnsupportedModelError
@@ -233,6 +235,13 @@ def test_a_damaged_file_never_does_more_than_raise(tmp_path: Path, suffix: str) 
             assert isinstance(read_file(path), TreeEnsemble)
 
 
+def test_other_json_is_no_xgboost_model(tmp_path: Path) -> None:
+    path = tmp_path / "model.json"
+    path.write_text('{"oblivious_trees": []}')
+    with pytest.raises(FileFormatError, match="no XGBoost model"):
+        read_file(path)
+
+
 def test_a_hostile_count_allocates_nothing(tmp_path: Path) -> None:
     """An array that claims 2**60 numbers is refused before any memory is asked for."""
     path = tmp_path / "model.ubj"
@@ -260,3 +269,17 @@ def test_reading_needs_little_memory() -> None:
     finally:
         tracemalloc.stop()
     assert peak <= 3 * zoo.size_of_arrays(ensemble)
+
+
+def test_reading_takes_at_most_a_second_per_million_nodes() -> None:
+    """On top of what XGBoost needs to hand its model over; processor time, the best of five."""
+    rows = np.random.default_rng(0).normal(size=(20_000, 6))
+    model = train(rows, target(rows), 200, max_depth=6)
+    seconds = []
+    for _ in range(5):
+        start = time.process_time()
+        ensemble = to_ensemble(model)
+        middle = time.process_time()
+        model.save_raw("ubj")
+        seconds.append(middle - start - (time.process_time() - middle))
+    assert min(seconds) <= 1e-6 * ensemble.n_nodes

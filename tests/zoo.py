@@ -1,7 +1,7 @@
 """The zoo: small trained models by name, for every test that needs a real model.
 
-`zoo_sklearn.py` and `zoo_boosters.py` hold the functions that train them. A model is trained when
-a test first asks for it and is kept; asking for a model whose library is not installed skips the test.
+`zoo_sklearn.py`, `zoo_xgboost.py` and their like hold the functions that train them. A model is trained
+when a test first asks for it and is kept; asking for a model whose library is not installed skips the test.
 """
 
 from __future__ import annotations
@@ -19,7 +19,7 @@ from linear_treeshap.ensemble import TreeEnsemble
 
 Rows = npt.NDArray[np.float64]
 
-_KEEPERS = ("zoo_sklearn", "zoo_boosters")
+_KEEPERS = ("zoo_catboost", "zoo_lightgbm", "zoo_sklearn", "zoo_xgboost")
 _TRAINERS: dict[str, Callable[[], ZooModel]] = {}
 
 

@@ -115,7 +115,8 @@ def import_model(model: Any) -> TreeEnsemble:
     ----------
     model
         A fitted model of a supported class, a `TreeEnsemble`, a dictionary of arrays, or the path
-        of a file: XGBoost's JSON or UBJSON, LightGBM's text, or one that `linear_treeshap.save` wrote.
+        of a file: XGBoost's JSON or UBJSON, LightGBM's text, CatBoost's .cbm, or one that
+        `linear_treeshap.save` wrote.
 
     Raises
     ------
@@ -172,7 +173,7 @@ def importer_name(model: Any) -> str:
     raise UnsupportedModelError(
         f"Cannot read a model of class {type(model).__module__}.{type(model).__qualname__}. Supported are: "
         f"{', '.join(sorted(IMPORTERS))}, classes derived from these, forests whose estimators_ are "
-        f"scikit-learn trees, a dictionary of arrays, a TreeEnsemble, and files of XGBoost and LightGBM."
+        f"scikit-learn trees, a dictionary of arrays, a TreeEnsemble, and files of XGBoost, LightGBM and CatBoost."
     )
 
 
@@ -186,6 +187,8 @@ def _read_file(path: Path) -> TreeEnsemble:
         reader = import_module(".xgboost", __name__).read_file
     elif head.startswith(b"tree"):
         reader = import_module(".lightgbm", __name__).read_file
+    elif head.startswith(b"CBM1"):
+        reader = import_module(".catboost", __name__).read_file
     else:
         reader = import_module("..storage", __name__).load
     ensemble = reader(path)

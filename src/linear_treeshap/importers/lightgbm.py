@@ -9,7 +9,8 @@ from __future__ import annotations
 
 import json
 import os
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
+from contextlib import contextmanager
 from pathlib import Path
 from typing import Any
 
@@ -36,12 +37,14 @@ _ZERO = float(np.float32(1e-35))
 def to_ensemble(model: Any) -> TreeEnsemble:
     """Read a ``lightgbm.Booster`` or any of LightGBM's scikit-learn wrappers."""
     class_names = [str(name) for name in getattr(model, "classes_", ())]
-    return _from_text(_booster(model).model_to_string().encode(), class_names)
+    with _damage_explained():
+        return _build(*_parts(_booster(model).model_to_string().encode()), class_names)
 
 
 def read_file(path: str | os.PathLike[str]) -> TreeEnsemble:
     """Read a model that LightGBM saved; LightGBM itself is not needed."""
-    return _from_text(Path(path).read_bytes())
+    with _damage_explained():
+        return _build(*_parts(Path(path).read_bytes()))
 
 
 def raw_prediction(model: Any, X: Any) -> npt.NDArray[np.float64]:
@@ -76,19 +79,24 @@ _NAMES = {
 }  # fmt: skip
 
 
-def _from_text(text: bytes, class_names: Sequence[str] = ()) -> TreeEnsemble:
+@contextmanager
+def _damage_explained() -> Iterator[None]:
+    """Whatever goes wrong inside is damage to the model, unless it says better."""
     try:
-        header = _header(text)
-        columns = _split_trees(text)
-        if "tree_sizes" in header and len(header["tree_sizes"].split()) != len(columns["num_leaves"]):
-            raise FileFormatError("The LightGBM model is incomplete: it has fewer trees than it says.")
-        labels = _pandas_labels(text)
-        del text
-        return _build(header, columns, labels, class_names)
+        yield
     except LinearTreeShapError:
         raise
     except (KeyError, ValueError, IndexError, TypeError, OverflowError) as error:
         raise FileFormatError(f"The LightGBM model is damaged or incomplete: {error!r}.") from error
+
+
+def _parts(text: bytes) -> tuple[dict[str, str], dict[str, list[bytes]], list[list[Label]]]:
+    """The header, what the trees say, and the labels of a data frame's categorical columns."""
+    header = _header(text)
+    columns = _split_trees(text)
+    if "tree_sizes" in header and len(header["tree_sizes"].split()) != len(columns["num_leaves"]):
+        raise FileFormatError("The LightGBM model is incomplete: it has fewer trees than it says.")
+    return header, columns, _pandas_labels(text)
 
 
 def _header(text: bytes) -> dict[str, str]:
@@ -148,7 +156,7 @@ def _build(
     header: dict[str, str],
     columns: dict[str, list[bytes]],
     labels: list[list[Label]],
-    class_names: Sequence[str],
+    class_names: Sequence[str] = (),
 ) -> TreeEnsemble:
     if b"1" in columns["is_linear"]:
         raise UnsupportedModelError(
@@ -158,6 +166,8 @@ def _build(
     n_outputs = int(header["num_tree_per_iteration"])
     ones = np.ones(len(columns["num_leaves"]), dtype=np.int64)
     n_leaves = _numbers(columns, "num_leaves", np.int64, ones)
+    # A tree of a single leaf used not to say how many rows reached it, and it makes no difference.
+    columns["leaf_count"] = [count or b"0" for count in columns["leaf_count"]]
     if (n_leaves < 1).any():
         raise FileFormatError("The LightGBM model is damaged: a tree has no leaves.")
     value = _numbers(columns, "leaf_value", np.float64, n_leaves)

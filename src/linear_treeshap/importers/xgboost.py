@@ -32,11 +32,10 @@ def to_ensemble(model: Any) -> TreeEnsemble:
     """Read an ``xgboost.Booster`` or any of XGBoost's scikit-learn wrappers."""
     if not hasattr(model, "get_booster"):
         return _from_document(ubjson.parse(model.save_raw("ubj"), _UNREAD))
-    document = ubjson.parse(_fitted_booster(model).save_raw("ubj"), _UNREAD)
-    best = document["learner"]["attributes"].get("best_iteration")
+    booster = _fitted_booster(model)
     return _from_document(
-        document,
-        n_iterations=None if best is None else int(best) + 1,
+        ubjson.parse(booster.save_raw("ubj"), _UNREAD),
+        n_rounds=_best_rounds(booster),
         missing_value=float(model.missing),
         class_names=[str(name) for name in getattr(model, "classes_", ())],
     )
@@ -61,23 +60,25 @@ def raw_prediction(model: Any, X: Any) -> npt.NDArray[np.float64]:
     """(n_rows, n_outputs) XGBoost's own margins, by the trees that `to_ensemble` reads."""
     import xgboost
 
-    if hasattr(model, "get_booster"):
-        if not isinstance(X, xgboost.DMatrix):
-            margin = model.predict(X, output_margin=True)
-        else:
-            n_iterations = getattr(model, "best_iteration", -1) + 1 if _stopped_early(model) else 0
-            margin = model.get_booster().predict(X, output_margin=True, iteration_range=(0, n_iterations))
+    if isinstance(X, xgboost.DMatrix):
+        is_wrapper = hasattr(model, "get_booster")
+        booster = model.get_booster() if is_wrapper else model
+        n_rounds = _best_rounds(booster) if is_wrapper else 0
+        margin = booster.predict(X, output_margin=True, iteration_range=(0, n_rounds))
+    elif hasattr(model, "get_booster"):
+        margin = model.predict(X, output_margin=True)
     elif isinstance(X, np.ndarray):
         # Unlike a DMatrix it takes infinities, and numbers that float32 turns into such.
         margin = model.inplace_predict(X, predict_type="margin")
     else:
-        rows = X if isinstance(X, xgboost.DMatrix) else xgboost.DMatrix(X, enable_categorical=True)
-        margin = model.predict(rows, output_margin=True)
+        margin = model.predict(xgboost.DMatrix(X, enable_categorical=True), output_margin=True)
     return np.asarray(margin, dtype=np.float64).reshape(len(margin), -1)
 
 
-def _stopped_early(model: Any) -> bool:
-    return model.get_booster().attr("best_iteration") is not None
+def _best_rounds(booster: Any) -> int:
+    """How many rounds a wrapper predicts with if training stopped early; 0 means all of them."""
+    best = booster.attr("best_iteration")
+    return 0 if best is None else int(best) + 1
 
 
 def _fitted_booster(model: Any) -> Any:
@@ -92,11 +93,13 @@ def _fitted_booster(model: Any) -> Any:
 
 def _from_document(
     document: Any,
-    n_iterations: int | None = None,
+    n_rounds: int = 0,
     missing_value: float = math.nan,
     class_names: Sequence[str] = (),
 ) -> TreeEnsemble:
     try:
+        if "learner" not in document:
+            raise FileFormatError("This is no XGBoost model: it has no 'learner'.")
         learner = document["learner"]
         booster = learner["gradient_booster"]
         _refuse_linear(booster["name"])
@@ -104,7 +107,8 @@ def _from_document(
         trees = booster["gbtree"]["model"] if "gbtree" in booster else booster["model"]
         weights = booster.get("weight_drop", trees.get("weight_drop"))
         base_values = _base_values(learner)
-        columns = _columns(trees, weights, _n_trees(trees, n_iterations, len(base_values)))
+        with np.errstate(invalid="ignore"):  # a damaged number may be a NaN that NumPy warns of
+            columns = _columns(trees, weights, _n_trees(trees, n_rounds, len(base_values)))
         row_format = _row_format(learner, trees, missing_value)
     except LinearTreeShapError:
         raise
@@ -122,15 +126,15 @@ def _refuse_linear(booster_name: str) -> None:
         )
 
 
-def _n_trees(trees: dict[str, Any], n_iterations: int | None, n_outputs: int) -> int:
-    """How many trees the first ``n_iterations`` rounds grew; None means all."""
+def _n_trees(trees: dict[str, Any], n_rounds: int, n_outputs: int) -> int:
+    """How many trees the first ``n_rounds`` rounds grew; 0 means all."""
     n_trees = len(trees["trees"])
-    if n_iterations is None:
+    if n_rounds == 0:
         return n_trees
     ends = trees.get("iteration_indptr")
     if ends is None:  # before XGBoost 2.0: every round grew as many trees
-        return min(n_trees, n_iterations * n_outputs * int(trees["gbtree_model_param"]["num_parallel_tree"]))
-    return int(ends[min(n_iterations, len(ends) - 1)])
+        return min(n_trees, n_rounds * n_outputs * int(trees["gbtree_model_param"]["num_parallel_tree"]))
+    return int(ends[min(n_rounds, len(ends) - 1)])
 
 
 # The base score is stored as the objective predicts; margins are what the trees add to.

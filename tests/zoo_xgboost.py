@@ -1,71 +1,21 @@
-"""Small XGBoost, LightGBM and CatBoost models for the zoo."""
+"""Small XGBoost models for the zoo."""
 
 from __future__ import annotations
 
-import inspect
 import warnings
 from collections.abc import Sequence
 from typing import Any
 
 import numpy as np
-import numpy.typing as npt
 import pytest
 from zoo import Rows, ZooModel, zoo_model
-
-N_ROWS = 400
+from zoo_rows import N_ROWS, classes, coded_rows, coded_target, labelled_frame, numeric_rows, target
 
 # XGBoost adds float32 leaves in float32: each of the up to 30 additions rounds by at most half an
 # ulp (6e-8) of a partial sum, which the sum of absolute leaves bounds.
 XGBOOST_TOLERANCE = 2e-6
 #: One thread, and no more trees than a test needs.
 XGBOOST_PARAMETERS = {"n_estimators": 8, "max_depth": 4, "n_jobs": 1, "random_state": 0}
-
-
-def numeric_rows(n_features: int = 5, missing: float = 0.1, seed: int = 0) -> Rows:
-    """Rows of few distinct values, so that ties happen, with some missing."""
-    rng = np.random.default_rng(seed)
-    rows = np.round(rng.normal(size=(N_ROWS, n_features)), 1)
-    rows[rng.random(rows.shape) < missing] = np.nan
-    return rows
-
-
-def target(rows: Rows) -> Rows:
-    """Something with interactions to learn, around zero."""
-    x = np.nan_to_num(rows, nan=0.7)
-    return np.asarray(x[:, 0] * x[:, 1] + np.sin(2 * x[:, 2]) + 0.5 * x[:, -1])
-
-
-def classes(rows: Rows, n_classes: int) -> npt.NDArray[np.int64]:
-    ranks: npt.NDArray[np.int64] = np.argsort(np.argsort(target(rows)))
-    return ranks * n_classes // len(rows)
-
-
-def coded_rows(n_codes: tuple[int, ...] = (3, 12), seed: int = 1) -> Rows:
-    """Columns of category codes, then three numeric columns."""
-    rng = np.random.default_rng(seed)
-    codes = [rng.integers(n, size=N_ROWS).astype(np.float64) for n in n_codes]
-    for code in codes:
-        code[rng.random(N_ROWS) < 0.05] = np.nan
-    return np.column_stack([*codes, numeric_rows(3, seed=seed)])
-
-
-def coded_target(rows: Rows) -> Rows:
-    few, many = np.nan_to_num(rows[:, 0], nan=1.0), np.nan_to_num(rows[:, 1], nan=4.0)
-    return np.asarray((few == 0) * 2.0 + np.sin(3 * many) + target(rows[:, 2:]) * (1 + (many % 3 == 0)))
-
-
-def labelled_frame(rows: Rows, labels: dict[int, Sequence[Any]], reverse: bool = False) -> Any:
-    """A data frame with columns f0, f1, …, those in ``labels`` of pandas' categorical type."""
-    pandas = pytest.importorskip("pandas")
-    columns: dict[str, Any] = {f"f{i}": column for i, column in enumerate(rows.T)}
-    for feature, names in labels.items():
-        codes = np.nan_to_num(rows[:, feature], nan=-1).astype(int)
-        column = pandas.Categorical.from_codes(codes, categories=list(names))
-        columns[f"f{feature}"] = column.set_categories(list(names)[::-1]) if reverse else column
-    return pandas.DataFrame(columns)
-
-
-# -- XGBoost ---------------------------------------------------------------------------------------
 
 
 @zoo_model
@@ -275,140 +225,4 @@ def xgboost_categorical_frame() -> ZooModel:
         categorical=frozenset(labels),
         takes_unknown_categories=False,
         tolerance=XGBOOST_TOLERANCE,
-    )
-
-
-# -- LightGBM --------------------------------------------------------------------------------------
-
-#: One thread, and categories that are split however few rows they have.
-LIGHTGBM_PARAMETERS = {
-    "n_estimators": 8,
-    "num_leaves": 12,
-    "min_child_samples": 5,
-    "min_data_per_group": 1,
-    "cat_smooth": 1.0,
-    "n_jobs": 1,
-    "verbose": -1,
-    "random_state": 0,
-}
-
-
-def lightgbm_regressor_on(rows: Rows, outcome: Rows, **parameters: Any) -> Any:
-    lightgbm = pytest.importorskip("lightgbm")
-    fitting = {"categorical_feature": parameters.pop("categorical_feature", "auto")}
-    return lightgbm.LGBMRegressor(**{**LIGHTGBM_PARAMETERS, **parameters}).fit(rows, outcome, **fitting)
-
-
-@zoo_model
-def lightgbm_regressor() -> ZooModel:
-    rows = numeric_rows()
-    return ZooModel(lightgbm_regressor_on(rows, target(rows)), rows)
-
-
-@zoo_model
-def lightgbm_booster() -> ZooModel:
-    lightgbm = pytest.importorskip("lightgbm")
-    rows = numeric_rows()
-    data = lightgbm.Dataset(rows, classes(rows, 2), feature_name=list("abcde"))
-    parameters = {"objective": "binary", "num_threads": 1, "verbose": -1, "num_leaves": 8}
-    return ZooModel(lightgbm.train(parameters, data, 10), rows)
-
-
-@zoo_model
-def lightgbm_binary() -> ZooModel:
-    lightgbm = pytest.importorskip("lightgbm")
-    rows = numeric_rows()
-    return ZooModel(lightgbm.LGBMClassifier(**LIGHTGBM_PARAMETERS).fit(rows, classes(rows, 2)), rows)
-
-
-@zoo_model
-def lightgbm_multiclass() -> ZooModel:
-    lightgbm = pytest.importorskip("lightgbm")
-    rows = numeric_rows()
-    names = np.array(["low", "middle", "high"])[classes(rows, 3)]
-    return ZooModel(lightgbm.LGBMClassifier(**LIGHTGBM_PARAMETERS).fit(rows, names), rows)
-
-
-@zoo_model
-def lightgbm_ranker() -> ZooModel:
-    lightgbm = pytest.importorskip("lightgbm")
-    rows = numeric_rows()
-    model = lightgbm.LGBMRanker(**LIGHTGBM_PARAMETERS).fit(rows, classes(rows, 4), group=[N_ROWS // 20] * 20)
-    return ZooModel(model, rows)
-
-
-@zoo_model
-def lightgbm_random_forest() -> ZooModel:
-    """Random forest mode averages, here three classes of several trees each."""
-    lightgbm = pytest.importorskip("lightgbm")
-    rows = numeric_rows()
-    forest = {"boosting_type": "rf", "subsample": 0.6, "subsample_freq": 1}
-    return ZooModel(
-        lightgbm.LGBMClassifier(**LIGHTGBM_PARAMETERS, **forest).fit(rows, classes(rows, 3)), rows
-    )
-
-
-@zoo_model
-def lightgbm_dart() -> ZooModel:
-    rows = numeric_rows()
-    return ZooModel(lightgbm_regressor_on(rows, target(rows), boosting_type="dart", drop_rate=0.5), rows)
-
-
-@zoo_model
-def lightgbm_early_stopped() -> ZooModel:
-    """Stopped long after its best round; predict() uses the best one."""
-    lightgbm = pytest.importorskip("lightgbm")
-    rows = numeric_rows()
-    noise = np.random.default_rng(0).normal(size=N_ROWS)
-    model = lightgbm.LGBMRegressor(**{**LIGHTGBM_PARAMETERS, "n_estimators": 60}, learning_rate=0.5)
-    held_out: dict[str, Any] = {"eval_X": rows, "eval_y": target(rows) - noise}
-    if "eval_X" not in inspect.signature(model.fit).parameters:  # before LightGBM 4.7
-        held_out = {"eval_set": [(rows, target(rows) - noise)]}
-    stop = lightgbm.early_stopping(5, verbose=False)
-    return ZooModel(model.fit(rows, target(rows) + noise, callbacks=[stop], **held_out), rows)
-
-
-@zoo_model
-def lightgbm_never_missing() -> ZooModel:
-    """Trained without missing values: missing_type None, so NaN behaves as zero."""
-    rows = numeric_rows(missing=0.0)
-    return ZooModel(lightgbm_regressor_on(rows, target(rows)), rows)
-
-
-@zoo_model
-def lightgbm_zero_as_missing() -> ZooModel:
-    """Zero is the most frequent value, and means missing."""
-    rows = numeric_rows()
-    rows[np.random.default_rng(3).random(rows.shape) < 0.2] = 0.0
-    model = lightgbm_regressor_on(rows, target(rows), zero_as_missing=True)
-    return ZooModel(model, rows)
-
-
-@zoo_model
-def lightgbm_single_leaves() -> ZooModel:
-    """Too few rows for a split: every tree is one leaf."""
-    rows = numeric_rows()
-    return ZooModel(lightgbm_regressor_on(rows, target(rows) + 5, min_child_samples=N_ROWS), rows)
-
-
-@zoo_model
-def lightgbm_categorical() -> ZooModel:
-    """Codes in an array; the second column needs more than one word of bits."""
-    rows = coded_rows((3, 70))
-    model = lightgbm_regressor_on(rows, coded_target(rows), categorical_feature=[0, 1])
-    return ZooModel(model, rows, categorical=frozenset({0, 1}))
-
-
-@zoo_model
-def lightgbm_categorical_frame() -> ZooModel:
-    """Words and numbers as categories; explained on a frame whose categories come in another order."""
-    rows = coded_rows()
-    labels: dict[int, Sequence[Any]] = {0: ["red", "green", "blue"], 1: [10 * code for code in range(12)]}
-    model = lightgbm_regressor_on(labelled_frame(rows, labels), coded_target(rows))
-    return ZooModel(
-        model,
-        rows,
-        to_input=lambda rows: labelled_frame(rows, labels, reverse=True),
-        categorical=frozenset(labels),
-        takes_unknown_categories=False,
     )
