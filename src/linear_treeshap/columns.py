@@ -13,6 +13,7 @@ from typing import Any
 import numpy as np
 import numpy.typing as npt
 
+from .city_hash import category_hash
 from .errors import InputError
 from .row_format import Label, RowFormat
 
@@ -30,11 +31,13 @@ def title(row_format: RowFormat, feature: int) -> str:
 
 def has_labels(row_format: RowFormat, feature: int) -> bool:
     """Does the model know the labels of this column's categories?"""
-    return feature in row_format.categories
+    return feature in row_format.labelled
 
 
 def codes_of_labels(labels: Sequence[Any], row_format: RowFormat, feature: int) -> Float64:
     """The code of each label, in the model's order; a label that it does not know becomes NaN."""
+    if feature in row_format.hashes:
+        return _codes_of_hashed(labels, row_format, feature)
     code_of: dict[Label, float] = {
         label: float(code) for code, label in enumerate(row_format.categories[feature])
     }
@@ -48,6 +51,8 @@ def codes_of_labels(labels: Sequence[Any], row_format: RowFormat, feature: int) 
 
 def codes_of_numbers(numbers: npt.NDArray[Any], row_format: RowFormat, feature: int) -> Float64:
     """As `codes_of_labels`, for an array of numbers that are labels; NaN stays NaN."""
+    if feature in row_format.hashes:
+        return _codes_of_hashed([None if x != x else x for x in numbers.tolist()], row_format, feature)
     known = row_format.categories[feature]
     pairs = sorted((float(label), code) for code, label in enumerate(known) if isinstance(label, Real))
     if not pairs:
@@ -61,6 +66,20 @@ def codes_of_numbers(numbers: npt.NDArray[Any], row_format: RowFormat, feature: 
     labels, codes = np.array(pairs).T
     place = np.minimum(np.searchsorted(labels, numbers), len(labels) - 1)
     return np.where(labels[place] == numbers, codes[place], np.nan)
+
+
+def _codes_of_hashed(labels: Sequence[Any], row_format: RowFormat, feature: int) -> Float64:
+    """The code of each label that is known by its hash; None and labels not known become NaN."""
+    code_of = {known: float(code) for code, known in enumerate(row_format.hashes[feature])}
+    codes: dict[Any, float] = {None: np.nan}
+    for label in set(labels) - {None}:
+        if not isinstance(label, str) and label != int(label):
+            raise InputError(
+                f"In {title(row_format, feature)}, a category must be text or a whole number, got {label!r}."
+            )
+        text = label if isinstance(label, str) else str(int(label))
+        codes[label] = code_of.get(category_hash(text), np.nan)
+    return np.array([codes[label] for label in labels], dtype=np.float64)
 
 
 def numbers_of_objects(values: Sequence[Any], row_format: RowFormat, feature: int) -> Float64:

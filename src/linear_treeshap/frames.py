@@ -124,7 +124,7 @@ def _as_frame(X: Any) -> Any:
 
 def _is_plain(frame: Any, row_format: RowFormat) -> bool:
     """Does a pandas frame hold NumPy numbers only, and no labels among them?"""
-    if row_format.categories and not row_format.numbers_are_codes:
+    if row_format.labelled and not row_format.numbers_are_codes:
         return False
     return all(isinstance(dtype, np.dtype) and dtype.kind in "biuf" for dtype in frame.dtypes)
 

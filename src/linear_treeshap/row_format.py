@@ -44,6 +44,8 @@ class RowFormat:
     absent_is_missing: bool = False
     #: Labels of the categorical features that have any: ``categories[feature][code]``.
     categories: dict[int, tuple[Label, ...]] = field(default_factory=dict)
+    #: Hashes of the labels, where the model knows no more of them (CatBoost): ``hashes[feature][code]``.
+    hashes: dict[int, tuple[int, ...]] = field(default_factory=dict)
     #: Is a number found in a labelled column a code (LightGBM, XGBoost) or a label (the others)? And
     #: is a pandas categorical column without known labels its codes, or the labels themselves?
     numbers_are_codes: bool = True
@@ -57,7 +59,7 @@ class RowFormat:
             )
         if self.dtype not in ("float32", "float64"):
             raise ModelError(f"dtype must be 'float32' or 'float64', got {self.dtype!r}.")
-        named = {*self.zero_is_missing, *self.truncated, *self.categories}
+        named = {*self.zero_is_missing, *self.truncated, *self.labelled}
         stray = [f for f in named if not 0 <= f < self.n_features]
         if stray:
             raise ModelError(f"Feature {stray[0]} is out of range: there are {self.n_features} features.")
@@ -69,6 +71,11 @@ class RowFormat:
         rest = [f.name for f in fields(self) if f.name != "missing_value"]
         same_missing = np.array_equal(self.missing_value, other.missing_value, equal_nan=True)
         return same_missing and all(getattr(self, name) == getattr(other, name) for name in rest)
+
+    @property
+    def labelled(self) -> frozenset[int]:
+        """The features whose categories have labels."""
+        return frozenset({*self.categories, *self.hashes})
 
     @property
     def numpy_dtype(self) -> np.dtype[np.floating]:

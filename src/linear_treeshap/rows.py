@@ -79,7 +79,7 @@ def read_rows(X: Any, row_format: RowFormat) -> Rows:
 
 def _without_labels(row_format: RowFormat) -> RowFormat:
     """The format of rows whose labels have been turned into codes already."""
-    return replace(row_format, categories={})
+    return replace(row_format, categories={}, hashes={})
 
 
 # -- dense -------------------------------------------------------------------------------------------
@@ -145,7 +145,7 @@ def _dense_reader(array: Array, row_format: RowFormat) -> Callable[[int, int], A
 
 
 def _changes_values(row_format: RowFormat) -> bool:
-    labels_to_replace = row_format.categories and not row_format.numbers_are_codes
+    labels_to_replace = row_format.labelled and not row_format.numbers_are_codes
     marks_missing = not np.isnan(row_format.missing_value)
     return bool(labels_to_replace or marks_missing or row_format.zero_is_missing or row_format.truncated)
 
@@ -153,7 +153,7 @@ def _changes_values(row_format: RowFormat) -> bool:
 def _apply(part: Array, original: Array, row_format: RowFormat) -> None:
     """Turn labels into codes and what counts as missing into NaN, in place."""
     if not row_format.numbers_are_codes:
-        for feature in row_format.categories:
+        for feature in row_format.labelled:
             # Labels are compared before they are cast: 16777217 is no float32.
             part[:, feature] = codes_of_numbers(original[:, feature].astype(np.float64), row_format, feature)
     if not np.isnan(row_format.missing_value):
