@@ -104,7 +104,8 @@ def _from_document(
         trees = booster["gbtree"]["model"] if "gbtree" in booster else booster["model"]
         weights = booster.get("weight_drop", trees.get("weight_drop"))
         base_values = _base_values(learner)
-        columns = _columns(trees, weights, _n_trees(trees, n_iterations, len(base_values)))
+        with np.errstate(invalid="ignore"):  # a damaged number may be a NaN that NumPy warns of
+            columns = _columns(trees, weights, _n_trees(trees, n_iterations, len(base_values)))
         row_format = _row_format(learner, trees, missing_value)
     except LinearTreeShapError:
         raise
