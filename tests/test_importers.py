@@ -235,11 +235,9 @@ def test_a_search_without_refit_says_so() -> None:
 def test_a_pipeline_stands_for_its_last_step() -> None:
     """Its rows are those that the last step sees."""
     pipeline = pytest.importorskip("sklearn.pipeline")
-    from sklearn.preprocessing import StandardScaler
-    from sklearn.tree import DecisionTreeRegressor
-
     rows, target = _data()
-    model = pipeline.make_pipeline(StandardScaler(), DecisionTreeRegressor(max_depth=3)).fit(rows, target)
+    steps = [_make("preprocessing.StandardScaler"), _make("tree.DecisionTreeRegressor", max_depth=3)]
+    model = pipeline.make_pipeline(*steps).fit(rows, target)
     scaled = model[:-1].transform(rows)
     ours = import_model(model).predict(scaled)
     np.testing.assert_allclose(ours[:, 0], model.predict(rows), rtol=1e-12)
