@@ -6,6 +6,7 @@ Run ``python tests/support_table.py`` to write it anew; a test checks that it is
 from __future__ import annotations
 
 from pathlib import Path
+from typing import Any
 
 import zoo
 
@@ -51,8 +52,8 @@ Nothing after that asks where a model came from: whatever this library does, it 
 
 A pipeline stands for its last step, and `GridSearchCV` and its relatives for their best estimator. Classes
 derived from those below are read too, and so are forests of other libraries if they are the mean of
-scikit-learn trees in `estimators_`. XGBoost's `.json` and `.ubj` files and LightGBM's text files are read
-without the library. Any other model can be given as a dictionary of arrays, see
+scikit-learn trees in `estimators_`. XGBoost's `.json` and `.ubj` files, LightGBM's text files and CatBoost's
+`.cbm` files are read without the library. Any other model can be given as a dictionary of arrays, see
 `linear_treeshap.importers.arrays`.
 """
 
@@ -86,12 +87,17 @@ def _line(model: zoo.ZooModel, prefix: str) -> str:
     cells = [
         model.name.removeprefix(f"{prefix}_").replace("_", " "),
         f"`{type(model.model).__name__}`",
-        _EXPLAINED[importer_name(model.model)][hasattr(model.model, "classes_")],
+        _EXPLAINED[importer_name(model.model)][_is_classifier(model.model)],
         str(ensemble.n_outputs),
         "yes" if model.takes_missing else "–",
-        _categories(model, bool(ensemble.row_format.categories)),
+        _categories(model, bool(ensemble.row_format.labelled)),
     ]
     return f"| {' | '.join(cells)} |"
+
+
+def _is_classifier(model: Any) -> bool:
+    """Does it know classes? CatBoost's regressors know that they have none."""
+    return len(getattr(model, "classes_", ())) > 0
 
 
 def _categories(model: zoo.ZooModel, has_labels: bool) -> str:

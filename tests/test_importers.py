@@ -250,6 +250,25 @@ def test_a_missing_file_says_so(tmp_path: Path) -> None:
         import_model(tmp_path / "model.json")
 
 
+@pytest.mark.parametrize(
+    ("name", "file_name"),
+    [
+        ("xgboost_binary", "model.json"),
+        ("xgboost_binary", "model.ubj"),
+        ("lightgbm_booster", "model.txt"),
+        ("catboost_regressor", "model.cbm"),
+    ],
+)
+def test_a_file_is_read_by_its_content(name: str, file_name: str, tmp_path: Path) -> None:
+    """The path may be text, and the library need not be installed where it is read."""
+    model = zoo.load(name)
+    path = tmp_path / file_name
+    model.model.save_model(str(path))
+    expected = import_model(model.model).predict(model.rows)
+    np.testing.assert_array_equal(import_model(str(path)).predict(model.rows), expected)
+    np.testing.assert_array_equal(raw_prediction(path, model.rows), expected)
+
+
 # -- names and rows -----------------------------------------------------------------------------------
 
 
