@@ -46,8 +46,9 @@ _TOP = """\
 # Supported models
 
 This page is made from the tests (`python tests/support_table.py`). Each line is a model that is trained
-in the test suite; on rows full of ties, numbers one rounding step either side of a threshold, missing
-values, infinities and unknown categories our trees predict what the library itself predicts.
+in the test suite; on rows full of ties, numbers one rounding step either side of a threshold and, where
+the library takes them, missing values, infinities and unknown categories, our trees predict what the
+library itself predicts.
 Nothing after that asks where a model came from: whatever this library does, it does for all of them.
 
 A pipeline stands for its last step, and `GridSearchCV` and its relatives for their best estimator. Classes

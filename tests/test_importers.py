@@ -260,7 +260,7 @@ def test_a_missing_file_says_so(tmp_path: Path) -> None:
     ],
 )
 def test_a_file_is_read_by_its_content(name: str, file_name: str, tmp_path: Path) -> None:
-    """The path may be text, and the library need not be installed where it is read."""
+    """The first bytes decide, not the name; the path may be text."""
     model = zoo.load(name)
     path = tmp_path / file_name
     model.model.save_model(str(path))
