@@ -6,6 +6,7 @@ Run ``python tests/support_table.py`` to write it anew; a test checks that it is
 from __future__ import annotations
 
 from pathlib import Path
+from typing import Any
 
 import zoo
 
@@ -45,8 +46,9 @@ _TOP = """\
 # Supported models
 
 This page is made from the tests (`python tests/support_table.py`). Each line is a model that is trained
-in the test suite; on rows full of ties, numbers one rounding step either side of a threshold, missing
-values, infinities and unknown categories our trees predict what the library itself predicts.
+in the test suite; on rows full of ties, numbers one rounding step either side of a threshold and, where
+the library takes them, missing values, infinities and unknown categories, our trees predict what the
+library itself predicts.
 Nothing after that asks where a model came from: whatever this library does, it does for all of them.
 
 A pipeline stands for its last step, and `GridSearchCV` and its relatives for their best estimator. Classes
@@ -86,12 +88,17 @@ def _line(model: zoo.ZooModel, prefix: str) -> str:
     cells = [
         model.name.removeprefix(f"{prefix}_").replace("_", " "),
         f"`{type(model.model).__name__}`",
-        _EXPLAINED[importer_name(model.model)][len(getattr(model.model, "classes_", ())) > 0],
+        _EXPLAINED[importer_name(model.model)][_is_classifier(model.model)],
         str(ensemble.n_outputs),
         "yes" if model.takes_missing else "–",
         _categories(model, bool(ensemble.row_format.labelled)),
     ]
     return f"| {' | '.join(cells)} |"
+
+
+def _is_classifier(model: Any) -> bool:
+    """Does it know classes? CatBoost's regressors know that they have none."""
+    return len(getattr(model, "classes_", ())) > 0
 
 
 def _categories(model: zoo.ZooModel, has_labels: bool) -> str:

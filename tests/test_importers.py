@@ -235,11 +235,9 @@ def test_a_search_without_refit_says_so() -> None:
 def test_a_pipeline_stands_for_its_last_step() -> None:
     """Its rows are those that the last step sees."""
     pipeline = pytest.importorskip("sklearn.pipeline")
-    from sklearn.preprocessing import StandardScaler
-    from sklearn.tree import DecisionTreeRegressor
-
     rows, target = _data()
-    model = pipeline.make_pipeline(StandardScaler(), DecisionTreeRegressor(max_depth=3)).fit(rows, target)
+    steps = [_make("preprocessing.StandardScaler"), _make("tree.DecisionTreeRegressor", max_depth=3)]
+    model = pipeline.make_pipeline(*steps).fit(rows, target)
     scaled = model[:-1].transform(rows)
     ours = import_model(model).predict(scaled)
     np.testing.assert_allclose(ours[:, 0], model.predict(rows), rtol=1e-12)
@@ -250,6 +248,25 @@ def test_a_missing_file_says_so(tmp_path: Path) -> None:
     """A path that leads nowhere."""
     with pytest.raises(FileFormatError, match="There is no file"):
         import_model(tmp_path / "model.json")
+
+
+@pytest.mark.parametrize(
+    ("name", "file_name"),
+    [
+        ("xgboost_binary", "model.json"),
+        ("xgboost_binary", "model.ubj"),
+        ("lightgbm_booster", "model.txt"),
+        ("catboost_regressor", "model.cbm"),
+    ],
+)
+def test_a_file_is_read_by_its_content(name: str, file_name: str, tmp_path: Path) -> None:
+    """The first bytes decide, not the name; the path may be text."""
+    model = zoo.load(name)
+    path = tmp_path / file_name
+    model.model.save_model(str(path))
+    expected = import_model(model.model).predict(model.rows)
+    np.testing.assert_array_equal(import_model(str(path)).predict(model.rows), expected)
+    np.testing.assert_array_equal(raw_prediction(path, model.rows), expected)
 
 
 # -- names and rows -----------------------------------------------------------------------------------

@@ -358,32 +358,28 @@ def sklearn_bagging_classifier() -> ZooModel:
 @zoo_model
 def sklearn_grid_search() -> ZooModel:
     selection = pytest.importorskip("sklearn.model_selection")
-    from sklearn.tree import DecisionTreeRegressor
-
+    tree = pytest.importorskip("sklearn.tree")
     rows, target = _data()
-    model = selection.GridSearchCV(DecisionTreeRegressor(random_state=0), {"max_depth": [2, 4]}, cv=2)
+    model = selection.GridSearchCV(tree.DecisionTreeRegressor(random_state=0), {"max_depth": [2, 4]}, cv=2)
     return ZooModel(model.fit(rows, target), rows, takes_infinity=False)
 
 
 @zoo_model
 def sklearn_multioutput_regressor() -> ZooModel:
     multioutput = pytest.importorskip("sklearn.multioutput")
-    from sklearn.ensemble import HistGradientBoostingRegressor
-
+    ensemble = pytest.importorskip("sklearn.ensemble")
     rows, target = _data()
-    model = multioutput.MultiOutputRegressor(HistGradientBoostingRegressor(max_iter=5))
+    model = multioutput.MultiOutputRegressor(ensemble.HistGradientBoostingRegressor(max_iter=5))
     return ZooModel(model.fit(rows, np.column_stack([target, rows[:, 3]])), rows)
 
 
 @zoo_model
 def sklearn_multioutput_classifier() -> ZooModel:
     multioutput = pytest.importorskip("sklearn.multioutput")
-    from sklearn.ensemble import RandomForestClassifier
-
+    ensemble = pytest.importorskip("sklearn.ensemble")
     rows, target = _data()
-    model = multioutput.MultiOutputClassifier(
-        RandomForestClassifier(n_estimators=4, max_depth=3, random_state=0)
-    )
+    forest = ensemble.RandomForestClassifier(n_estimators=4, max_depth=3, random_state=0)
+    model = multioutput.MultiOutputClassifier(forest)
     labels = np.column_stack([_classes(target, 3), _classes(rows[:, 3], 2)])
     return ZooModel(model.fit(rows, labels), rows, takes_infinity=False)
 

@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import re
 from collections.abc import Sequence
+from importlib import import_module
 from typing import Any
 
 import numpy as np
@@ -116,9 +117,7 @@ def _as_frame(X: Any) -> Any:
     if nw.dependencies.is_pandas_series(X):
         return X.to_frame().T.infer_objects()
     if _is_record_batch(X):
-        import pyarrow
-
-        return pyarrow.Table.from_batches([X])
+        return import_module("pyarrow").Table.from_batches([X])
     return X
 
 

@@ -107,6 +107,9 @@ REFUSED: dict[str, str] = {
     ),
 }
 
+#: How a model file begins → the module of this package that reads it with ``read_file(path)``.
+_BEGINNINGS = {b"{": "xgboost", b"tree": "lightgbm", b"CBM1": "catboost"}
+
 
 def import_model(model: Any) -> TreeEnsemble:
     """Read a trained model, whatever library it came from.
@@ -115,7 +118,7 @@ def import_model(model: Any) -> TreeEnsemble:
     ----------
     model
         A fitted model of a supported class, a `TreeEnsemble`, a dictionary of arrays, or the path
-        of a file: XGBoost's JSON or UBJSON, LightGBM's text, CatBoost's .cbm, or one that
+        of a file: XGBoost's JSON or UBJSON, LightGBM's text, CatBoost's own format, or one that
         `linear_treeshap.save` wrote.
 
     Raises
@@ -173,7 +176,8 @@ def importer_name(model: Any) -> str:
     raise UnsupportedModelError(
         f"Cannot read a model of class {type(model).__module__}.{type(model).__qualname__}. Supported are: "
         f"{', '.join(sorted(IMPORTERS))}, classes derived from these, forests whose estimators_ are "
-        f"scikit-learn trees, a dictionary of arrays, a TreeEnsemble, and files of XGBoost, LightGBM and CatBoost."
+        f"scikit-learn trees, a dictionary of arrays, a TreeEnsemble, and files of XGBoost, LightGBM and "
+        f"CatBoost."
     )
 
 
@@ -183,14 +187,10 @@ def _read_file(path: Path) -> TreeEnsemble:
         raise FileFormatError(f"There is no file {str(path)!r}.")
     with path.open("rb") as file:
         head = file.read(16)
-    if head.startswith(b"{"):
-        reader = import_module(".xgboost", __name__).read_file
-    elif head.startswith(b"tree"):
-        reader = import_module(".lightgbm", __name__).read_file
-    elif head.startswith(b"CBM1"):
-        reader = import_module(".catboost", __name__).read_file
+    writers = [module for beginning, module in _BEGINNINGS.items() if head.startswith(beginning)]
+    if writers:
+        ensemble = import_module(f".{writers[0]}", __name__).read_file(path)
     else:
-        reader = import_module("..storage", __name__).load
-    ensemble = reader(path)
+        ensemble = import_module("..storage", __name__).load(path)
     assert isinstance(ensemble, TreeEnsemble)
     return ensemble

@@ -99,16 +99,12 @@ def combine(
         np.add.at(base_values, np.asarray(part.outputs), part.weight * part.ensemble.base_values)
     narrow = all(e.width == 1 for e in ensembles)
     set_shifts = np.cumsum([0] + [len(e.category_offsets) - 1 for e in ensembles])
-    code_shifts = np.cumsum([0] + [len(e.category_codes) for e in ensembles])
-    node_shifts = np.cumsum([0] + [e.n_nodes for e in ensembles])
 
     def joined(name: str) -> npt.NDArray[Any]:
         return np.concatenate([getattr(e, name) for e in ensembles])
 
     return TreeEnsemble(
-        tree_offsets=np.concatenate(
-            [[0], *(e.tree_offsets[1:] + shift for e, shift in zip(ensembles, node_shifts[:-1], strict=True))]
-        ),
+        tree_offsets=_chained([e.tree_offsets for e in ensembles]),
         left=joined("left"),
         right=joined("right"),
         feature=np.concatenate([_renumbered(part) for part in parts]),
@@ -123,15 +119,7 @@ def combine(
                 for e, shift in zip(ensembles, set_shifts[:-1], strict=True)
             ]
         ),
-        category_offsets=np.concatenate(
-            [
-                [0],
-                *(
-                    e.category_offsets[1:] + shift
-                    for e, shift in zip(ensembles, code_shifts[:-1], strict=True)
-                ),
-            ]
-        ),
+        category_offsets=_chained([e.category_offsets for e in ensembles]),
         category_codes=joined("category_codes"),
         tree_output=np.concatenate(
             [
@@ -144,6 +132,12 @@ def combine(
         row_format=row_format,
         output_names=None if output_names is None else tuple(output_names),
     )
+
+
+def _chained(offsets: Sequence[npt.NDArray[np.int64]]) -> npt.NDArray[np.int64]:
+    """The offsets of several parts, as offsets of all of them one after another."""
+    sizes = np.concatenate([np.diff(part) for part in offsets])
+    return np.append(0, np.cumsum(sizes)).astype(np.int64)
 
 
 def _renumbered(part: Part) -> Int32:

@@ -12,32 +12,28 @@ import numpy.typing as npt
 
 from ..ensemble import TreeEnsemble
 from ..errors import UnsupportedModelError
-from . import IMPORTERS, sklearn_trees
+from . import IMPORTERS
 from .assemble import Part, combine
 from .sklearn_rows import predict_as_trained, tree_row_format
+from .sklearn_trees import fitted, mean_of_trees
 from .wrappers import unwrap
 
 __all__ = ["to_ensemble"]
 
 
 def to_ensemble(model: Any) -> TreeEnsemble:
-    estimators = [unwrap(estimator) for estimator in sklearn_trees.fitted(model, "estimators_")]
-    for estimator in estimators:
-        _require_tree(estimator)
+    estimators = [unwrap(estimator) for estimator in fitted(model, "estimators_")]
     classes = getattr(model, "classes_", None)
-    n_outputs = 1 if classes is None else len(classes)
     parts = []
     for estimator, features in zip(estimators, model.estimators_features_, strict=True):
-        # The models inside are trained on the numbers of the classes: theirs are our outputs.
-        outputs = range(1) if classes is None else [int(code) for code in estimator.classes_]
-        ensemble = sklearn_trees.to_ensemble(estimator)
-        if classes is None:
-            outputs = range(ensemble.n_outputs)
-            n_outputs = ensemble.n_outputs
-        parts.append(Part(ensemble, outputs, 1.0 / len(estimators), [int(f) for f in features]))
+        _require_tree(estimator)
+        ensemble = mean_of_trees(estimator)
+        # The models inside are trained on the numbers of the classes: these are our outputs.
+        outputs = range(ensemble.n_outputs) if classes is None else [int(code) for code in estimator.classes_]
+        parts.append(Part(ensemble, outputs, 1.0 / len(estimators), [int(feature) for feature in features]))
     return combine(
         parts,
-        n_outputs,
+        n_outputs=parts[0].ensemble.n_outputs if classes is None else len(classes),
         row_format=tree_row_format(model),
         output_names=None if classes is None else [str(label) for label in classes],
     )

@@ -7,6 +7,7 @@ plain random forest of the same trees would predict.
 from __future__ import annotations
 
 from functools import partial
+from importlib import import_module
 from typing import Any
 
 import numpy as np
@@ -24,8 +25,7 @@ def to_ensemble(model: Any) -> TreeEnsemble:
 
 
 def raw_prediction(model: Any, X: Any) -> npt.NDArray[np.float64]:
-    from sklearn.ensemble import RandomForestRegressor
-
+    plain_forest = import_module("sklearn.ensemble").RandomForestRegressor
     # Their predict answers with quantiles, and with a mean that weighs rows, not trees; the one
     # that they override is the mean of the trees.
-    return predict_as_trained(partial(RandomForestRegressor.predict, model), X, tree_row_format(model))
+    return predict_as_trained(partial(plain_forest.predict, model), X, tree_row_format(model))

@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import warnings
 from collections.abc import Callable
+from importlib import import_module
 from typing import Any
 
 import numpy as np
@@ -62,8 +63,7 @@ def _as_trained(X: Any, row_format: RowFormat) -> Any:
 
 def _with_labels(numbers: npt.NDArray[Any], row_format: RowFormat) -> Any:
     """A data frame in which the categories are labels again; unknown ones are missing."""
-    import pandas as pd
-
+    pd = import_module("pandas")
     names = row_format.feature_names or range(row_format.n_features)
     columns: dict[Any, Any] = {}
     for feature, name in enumerate(names):

@@ -74,8 +74,7 @@ def fill_tree(
     nodes.feature[here] = np.where(inner, column, -1)
     nodes.threshold[here] = np.where(inner, tree.threshold, 0.0)
     nodes.cover[here] = tree.weighted_n_node_samples
-    # Version 1.4 keeps this field in the nodes but has no attribute for it.
-    nodes.missing_left[here] = tree.__getstate__()["nodes"]["missing_go_to_left"]
+    nodes.missing_left[here] = tree.missing_go_to_left
 
 
 def _outputs(model: Any, tree: Any) -> tuple[Sequence[int], tuple[str, ...] | None]:
@@ -102,8 +101,8 @@ def _require_same_prediction(model: Any, ensemble: TreeEnsemble) -> None:
     rows = np.zeros((8, ensemble.n_features), dtype=np.float32)
     for feature in np.unique(ensemble.feature[inner]):
         rows[1:, feature] = rng.choice(ensemble.threshold[inner & (ensemble.feature == feature)], size=7)
-    expected, theirs = ensemble.predict(rows), raw_prediction(model, rows)
-    if theirs.reshape(8, -1).shape != expected.shape or not np.allclose(theirs.reshape(8, -1), expected):
+    ours, theirs = ensemble.predict(rows), raw_prediction(model, rows).reshape(len(rows), -1)
+    if ours.shape != theirs.shape or not np.allclose(ours, theirs):
         raise UnsupportedModelError(
             f"{type(model).__name__} does not predict the mean of its trees, so its prediction is not a sum "
             f"of trees. Explain its trees one by one: model.estimators_."
