@@ -121,7 +121,7 @@ def write_picture(explanation: Explanation, path: Path) -> None:
     values = explanation.values[:, order]
     data = np.asarray(explanation.data, dtype=np.float64)[:, order]
 
-    plt.rcParams.update(STYLE)
+    plt.style.use(STYLE)
     figure, (bars, swarm) = plt.subplots(
         1, 2, figsize=(10, 5.2), sharey=True, width_ratios=[1, 2.6], layout="constrained"
     )
