@@ -15,7 +15,7 @@ checked once, on construction:
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Iterator, Mapping
 from dataclasses import dataclass, field, fields
 from functools import cached_property
 from typing import Any
@@ -263,27 +263,25 @@ def _frozen_array(name: str, given: Any, dtype: Any, ndim: int) -> npt.NDArray[A
     return array
 
 
-def _levels(ensemble: TreeEnsemble) -> list[tuple[Int64, Int64]]:
+def _levels(ensemble: TreeEnsemble) -> Iterator[tuple[Int64, Int64]]:
     """All non-root nodes from the top down, a level at a time, with their parents.
 
     Only for an ensemble whose child indices are in range; a cycle never ends here, so `_check`
     counts parents first.
     """
-    levels = []
     parents = ensemble.tree_offsets[:-1].copy()
     parents = parents[ensemble.left[parents] >= 0]
     while parents.size:
         root = ensemble.tree_offsets[ensemble.tree_of_node[parents]]
         nodes = np.concatenate([root + ensemble.left[parents], root + ensemble.right[parents]])
-        levels.append((nodes, np.concatenate([parents, parents])))
+        yield nodes, np.concatenate([parents, parents])
         parents = nodes[ensemble.left[nodes] >= 0]
-    return levels
 
 
 def _walk_levels(ensemble: TreeEnsemble) -> tuple[int, int]:
     """Depth of the deepest tree, and how many nodes can be reached from the roots."""
-    levels = _levels(ensemble)
-    return len(levels), ensemble.n_trees + sum(len(nodes) for nodes, _ in levels)
+    sizes = [len(nodes) for nodes, _ in _levels(ensemble)]
+    return len(sizes), ensemble.n_trees + sum(sizes)
 
 
 def _check(e: TreeEnsemble) -> None:
