@@ -140,7 +140,9 @@ def _header(layout: Layout, arrays: Mapping[str, Array], metadata: Mapping[str, 
         start, end = end, end + arrays[name].nbytes
         header[name] = {"dtype": dtype, "shape": arrays[name].shape, "data_offsets": (start, end)}
     text = to_json(header).encode("ascii")
-    text += b" " * (-len(text) % 8)  # the numbers begin at a multiple of eight
+    # The numbers begin at a multiple of eight. The first byte of the file is one too, so it is none of the
+    # letters "{", "t" and "C" by which the model files of other libraries are told apart.
+    text += b" " * (-len(text) % 8)
     return _LENGTH.pack(len(text)) + text
 
 
