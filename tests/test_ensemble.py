@@ -60,6 +60,7 @@ BROKEN = [
     ({"tree_offsets": []}, r"tree_offsets must run from 0"),
     ({"tree_offsets": [0, 3, 3, 8]}, r"Tree 1 has no nodes"),
     ({"tree_offsets": [0, 9, 8]}, r"Tree 1 has no nodes"),
+    ({"tree_offsets": [0, 2**63 - 1, -(2**63), -1, 8]}, r"Tree 1 has no nodes"),  # differences wrap to >= 1
     ({"cover": [1.0]}, r"cover has 1 entries for 8 nodes"),
     ({"value": [1.0] * 8}, r"value must have 2 dimension\(s\), got shape \(8,\)"),
     ({"feature": [0.5] * 8}, r"feature must be an array of int32: cannot turn float64 .* without loss"),
@@ -88,12 +89,17 @@ BROKEN = [
     (with_entry("cover", 2, -1.0), r"Tree 0, node 2: cover must be finite and not negative \(got -1.0\)"),
     (with_entry("cover", 2, np.nan), r"Tree 0, node 2: cover must be finite and not negative \(got nan\)"),
     (with_entry("cover", 3, 9.0), r"Tree 1, node 0: the children's covers do not add up .*\(got 9.0\)"),
+    (
+        {"cover": [1.7e308] * 3 + FIELDS["cover"][3:]},  # the sum of the children is beyond float64
+        r"Tree 0, node 0: the children's covers do not add up",
+    ),
     (with_entry("cover", 3, 0.0), r"Tree 1, node 0: the children's covers do not add up .*\(got 0.0\)"),
     # categories
     (with_entry("category_set", 3, 1), r"Tree 1, node 0: no such category set \(got 1\)"),
     (with_entry("category_set", 3, -2), r"Tree 1, node 0: no such category set \(got -2\)"),
     ({"category_offsets": [0, 3]}, r"category_offsets must rise from 0 to the number of category codes, 2"),
     ({"category_offsets": [0, 2, 1, 2]}, r"category_offsets must rise from 0"),
+    ({"category_offsets": [0, 2**63 - 1, -(2**63), -1, 2]}, r"category_offsets must rise from 0 to"),
     ({"category_codes": [2, 0]}, r"must be sorted and distinct"),
     ({"category_codes": [2, 2]}, r"must be sorted and distinct"),
     ({"category_codes": [-1, 2]}, r"must not be negative, got -1"),
@@ -103,6 +109,7 @@ BROKEN = [
     ({"base_values": [0, 0, 0], "value": [[0, 0]] * 8}, r"Leaves hold 2 values; expected 1 or 3"),
     ({"tree_output": [0]}, r"tree_output has 1 entries for 2 trees"),
     ({"tree_output": [0, 1]}, r"Tree 1 adds to output 1, but there are 1 outputs"),
+    ({"tree_output": [0, 2**31 - 1]}, r"Tree 1 adds to output 2147483647, but"),
     ({"output_names": ["a", "b"]}, r"2 output names were given for 1 outputs"),
 ]
 

@@ -15,7 +15,7 @@ checked once, on construction:
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Iterator, Mapping
 from dataclasses import dataclass, field, fields
 from functools import cached_property
 from typing import Any
@@ -263,27 +263,25 @@ def _frozen_array(name: str, given: Any, dtype: Any, ndim: int) -> npt.NDArray[A
     return array
 
 
-def _levels(ensemble: TreeEnsemble) -> list[tuple[Int64, Int64]]:
+def _levels(ensemble: TreeEnsemble) -> Iterator[tuple[Int64, Int64]]:
     """All non-root nodes from the top down, a level at a time, with their parents.
 
     Only for an ensemble whose child indices are in range; a cycle never ends here, so `_check`
     counts parents first.
     """
-    levels = []
     parents = ensemble.tree_offsets[:-1].copy()
     parents = parents[ensemble.left[parents] >= 0]
     while parents.size:
         root = ensemble.tree_offsets[ensemble.tree_of_node[parents]]
         nodes = np.concatenate([root + ensemble.left[parents], root + ensemble.right[parents]])
-        levels.append((nodes, np.concatenate([parents, parents])))
+        yield nodes, np.concatenate([parents, parents])
         parents = nodes[ensemble.left[nodes] >= 0]
-    return levels
 
 
 def _walk_levels(ensemble: TreeEnsemble) -> tuple[int, int]:
     """Depth of the deepest tree, and how many nodes can be reached from the roots."""
-    levels = _levels(ensemble)
-    return len(levels), ensemble.n_trees + sum(len(nodes) for nodes, _ in levels)
+    sizes = [len(nodes) for nodes, _ in _levels(ensemble)]
+    return len(sizes), ensemble.n_trees + sum(sizes)
 
 
 def _check(e: TreeEnsemble) -> None:
@@ -301,7 +299,8 @@ def _check(e: TreeEnsemble) -> None:
     offsets, n_nodes = e.tree_offsets, e.n_nodes
     if len(offsets) == 0 or offsets[0] != 0 or offsets[-1] != n_nodes:
         raise ModelError(f"tree_offsets must run from 0 to the number of nodes, {n_nodes}.")
-    empty = np.flatnonzero(np.diff(offsets) < 1)
+    # Not by differences: those of hostile numbers wrap around and look harmless.
+    empty = np.flatnonzero(offsets[1:] <= offsets[:-1])
     if empty.size:
         raise ModelError(f"Tree {empty[0]} has no nodes: tree_offsets must increase.")
     per_node = ("right", "feature", "threshold", "cover", "value", "missing_left", "category_set")
@@ -332,8 +331,9 @@ def _check(e: TreeEnsemble) -> None:
     refuse(~np.isfinite(e.cover) | (e.cover < 0), "cover must be finite and not negative", e.cover)
     inner = np.flatnonzero(~leaf)
     gap = np.zeros(n_nodes)
-    children = e.cover[(root + e.left)[inner]] + e.cover[(root + e.right)[inner]]
-    gap[inner] = np.abs(children - e.cover[inner]) / np.maximum(np.maximum(children, e.cover[inner]), 1e-300)
+    cover = 0.5 * e.cover  # the sum of two halves cannot overflow
+    children = cover[(root + e.left)[inner]] + cover[(root + e.right)[inner]]
+    gap[inner] = np.abs(children - cover[inner]) / np.maximum(np.maximum(children, cover[inner]), 1e-300)
     refuse(gap > _COVER_TOLERANCE, "the children's covers do not add up to the node's cover", e.cover)
     _check_categories(e, refuse)
     _check_outputs(e)
@@ -345,7 +345,7 @@ def _check_categories(e: TreeEnsemble, refuse: Any) -> None:
         len(offsets) == 0
         or offsets[0] != 0
         or offsets[-1] != len(e.category_codes)
-        or (np.diff(offsets) < 0).any()
+        or (offsets[1:] < offsets[:-1]).any()
     ):
         raise ModelError(
             f"category_offsets must rise from 0 to the number of category codes, {len(e.category_codes)}."
@@ -371,7 +371,7 @@ def _check_outputs(e: TreeEnsemble) -> None:
         raise ModelError(f"Leaves hold {e.width} values; expected 1 or {e.n_outputs}, one per output.")
     if len(e.tree_output) != e.n_trees:
         raise ModelError(f"tree_output has {len(e.tree_output)} entries for {e.n_trees} trees.")
-    beyond = (e.tree_output < 0) | (e.tree_output + e.width > e.n_outputs)
+    beyond = (e.tree_output < 0) | (e.tree_output > e.n_outputs - e.width)
     if beyond.any():
         tree = int(np.argmax(beyond))
         raise ModelError(
