@@ -32,7 +32,8 @@ def tolerance_of(check_additivity: object) -> float | None:
         return None
     if not isinstance(check_additivity, (int, float, np.integer, np.floating)) or not check_additivity >= 0:
         raise InputError(
-            f"check_additivity must be True, False, or the largest difference allowed, got {check_additivity!r}."
+            f"check_additivity must be True, False, or the largest difference allowed; "
+            f"got {check_additivity!r}."
         )
     return float(check_additivity)
 
@@ -95,11 +96,11 @@ def _complain(error: Float64, sums: Float64, prediction: Float64, allowed: float
     limit = float(np.broadcast_to(allowed, error.shape)[row, output])
     n_bad = int((error.max(axis=1) >= 0).sum())
     raise AdditivityError(
-        f"The values do not add up to the model's own prediction in {n_bad} of {len(error)} rows. Worst is row "
-        f"{row}{f', output {output}' if error.shape[1] > 1 else ''}: values + expected value = "
+        f"The values do not add up to the model's own prediction in {n_bad} of {len(error)} rows. Worst is "
+        f"row {row}{f', output {output}' if error.shape[1] > 1 else ''}: values + expected value = "
         f"{sums[row, output]:.9g}, the model predicts {prediction[row, output]:.9g}; they differ by "
-        f"{abs(sums[row, output] - prediction[row, output]):.3g}, more than {limit:.3g}. Likely causes: the rows "
-        f"carry a base_margin or init_score; the model was trained on after the explainer was made; or the "
+        f"{abs(sums[row, output] - prediction[row, output]):.3g}, more than {limit:.3g}. Likely causes: "
+        f"the rows carry a base_margin or init_score; the model was trained on after the explainer was made; or the "
         f"library reads these rows otherwise than this one, which is a bug worth reporting with this row. "
         f"check_additivity=<number> allows a larger difference, check_additivity=False skips the check."
     )
@@ -123,7 +124,7 @@ def walk_trees(ensemble: TreeEnsemble, rows: Array) -> Float64:
     return out
 
 
-def _leaves(ensemble: TreeEnsemble, rows: Array) -> npt.NDArray[np.int64]:
+def _leaves(ensemble: TreeEnsemble, rows: Array) -> Array:
     """(n_rows, n_trees) the leaf in which each row ends."""
     root = ensemble.tree_offsets[:-1]
     node = np.broadcast_to(root, (len(rows), len(root))).reshape(-1).copy()

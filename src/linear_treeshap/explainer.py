@@ -63,9 +63,9 @@ class TreeExplainer:
     --------
     >>> import numpy as np
     >>> from linear_treeshap import TreeExplainer
-    >>> stump = {"children_left": [1, -1, -1], "children_right": [2, -1, -1], "features": [0, -1, -1],
-    ...          "thresholds": [0.5, 0, 0], "values": [[0.0], [1.0], [3.0]], "node_sample_weight": [4, 3, 1]}
-    >>> explainer = TreeExplainer({"trees": [stump]}, feature_names=["age"])
+    >>> from sklearn.tree import DecisionTreeRegressor
+    >>> model = DecisionTreeRegressor(max_depth=1).fit([[0], [0], [0], [1]], [1, 1, 1, 3])
+    >>> explainer = TreeExplainer(model, feature_names=["age"])
     >>> explainer.expected_value
     1.5
     >>> explainer.shap_values(np.array([[0.0], [1.0]]))
@@ -188,7 +188,9 @@ class TreeExplainer:
             ensemble = _first_trees(ensemble, tree_limit)
             engine = Engine(ensemble)
         given = _Given.of(X, ensemble)
-        values = self._values(given, ensemble, engine, check_additivity, out=out, dtype=dtype, progress=progress)
+        values = self._values(
+            given, ensemble, engine, check_additivity, out=out, dtype=dtype, progress=progress
+        )
         if out is not None:
             return out
         values = values[:, :, 0] if ensemble.n_outputs == 1 else values
@@ -210,9 +212,9 @@ class TreeExplainer:
         --------
         >>> import numpy as np
         >>> from linear_treeshap import TreeExplainer
-        >>> stump = {"children_left": [1, -1, -1], "children_right": [2, -1, -1], "features": [0, -1, -1],
-        ...          "thresholds": [0.5, 0, 0], "values": [[0.0], [1.0], [3.0]], "node_sample_weight": [4, 3, 1]}
-        >>> explainer = TreeExplainer({"trees": [stump]})
+        >>> from sklearn.tree import DecisionTreeRegressor
+        >>> model = DecisionTreeRegressor(max_depth=1).fit([[0], [0], [0], [1]], [1, 1, 1, 3])
+        >>> explainer = TreeExplainer(model)
         >>> sum(abs(values).sum() for values in explainer.iter_values(np.zeros((100_000, 1))))
         np.float64(50000.0)
         """
@@ -234,11 +236,11 @@ class TreeExplainer:
         --------
         >>> import os, tempfile
         >>> from linear_treeshap import TreeExplainer
-        >>> stump = {"children_left": [1, -1, -1], "children_right": [2, -1, -1], "features": [0, -1, -1],
-        ...          "thresholds": [0.5, 0, 0], "values": [[0.0], [1.0], [3.0]], "node_sample_weight": [4, 3, 1]}
+        >>> from sklearn.tree import DecisionTreeRegressor
+        >>> model = DecisionTreeRegressor(max_depth=1).fit([[0], [0], [0], [1]], [1, 1, 1, 3])
         >>> with tempfile.TemporaryDirectory() as folder:
         ...     path = os.path.join(folder, "model.lts")
-        ...     TreeExplainer({"trees": [stump]}).save(path)
+        ...     TreeExplainer(model).save(path)
         ...     TreeExplainer.load(path)
         TreeExplainer(1 tree, 2 leaves, depth 1, 1 feature, 1 output)
         """
@@ -306,15 +308,17 @@ class TreeExplainer:
         additivity.check(values, ensemble.expected_value, prediction, ensemble, tolerance=tolerance)
 
 
-def explain(model: Any, X: Any, *, n_jobs: int | None = None, check_additivity: bool | float = True) -> Explanation:
+def explain(
+    model: Any, X: Any, *, n_jobs: int | None = None, check_additivity: bool | float = True
+) -> Explanation:
     """Explain the rows ``X`` of a model, for those who do it once.
 
     Examples
     --------
     >>> from linear_treeshap import explain
-    >>> stump = {"children_left": [1, -1, -1], "children_right": [2, -1, -1], "features": [0, -1, -1],
-    ...          "thresholds": [0.5, 0, 0], "values": [[0.0], [1.0], [3.0]], "node_sample_weight": [4, 3, 1]}
-    >>> explain({"trees": [stump]}, [[0.0], [1.0]]).values
+    >>> from sklearn.tree import DecisionTreeRegressor
+    >>> model = DecisionTreeRegressor(max_depth=1).fit([[0], [0], [0], [1]], [1, 1, 1, 3])
+    >>> explain(model, [[0.0], [1.0]]).values
     array([[-0.5],
            [ 1.5]])
     """
@@ -354,7 +358,7 @@ class _Given:
     @property
     def row_numbers(self) -> int:
         """How many numbers a row has."""
-        return max(1, self.rows[0:0].shape[1])
+        return max(1, int(self.rows[0:0].shape[1]))
 
 
 def _slices(rows: Rows, row_numbers: int) -> Iterator[slice]:
@@ -378,7 +382,7 @@ def _output(
         if np.dtype(dtype) not in (np.float64, np.float32):
             raise InputError(f"dtype must be 'float64' or 'float32', got {dtype!r}.")
         return np.empty(shape, dtype=dtype)
-    expected = shape[:2] if ensemble.n_outputs == 1 else shape
+    expected: tuple[int, ...] = shape[:2] if ensemble.n_outputs == 1 else shape
     expected = expected[1:] if given.is_one_row else expected
     is_array = isinstance(out, np.ndarray) and out.dtype in (np.float64, np.float32)
     if not is_array or out.shape != expected or not (out.flags.c_contiguous and out.flags.writeable):
