@@ -13,8 +13,10 @@ import numpy.typing as npt
 
 from .ensemble import TreeEnsemble
 from .errors import AdditivityError, InputError
+from .frames import is_frame
+from .tables import named, to_array
 
-__all__ = ["check", "scale_of", "tolerance_of", "walk_trees"]
+__all__ = ["as_trained", "check", "scale_of", "tolerance_of", "walk_trees"]
 
 Float64 = npt.NDArray[np.float64]
 Array = npt.NDArray[Any]
@@ -73,6 +75,21 @@ def check(
         _complain(np.where(bad, np.nan_to_num(error, nan=np.inf), -1.0), sums, prediction, allowed)
 
 
+def as_trained(table: Any, ensemble: TreeEnsemble) -> Any:
+    """The table with names iff the model has names: scikit-learn warns about any other.
+
+    Columns that are not plain numbers stay as they are.
+    """
+    names = ensemble.feature_names
+    if is_frame(table):
+        array = to_array(table) if names is None else table
+        return array if getattr(array, "dtype", np.dtype(object)).kind in "biuf" else table
+    is_plain = isinstance(table, np.ndarray) and table.dtype.kind in "biuf"
+    if names is None or not is_plain or ensemble.row_format.categories:
+        return table
+    return named(table, names)
+
+
 def scale_of(ensemble: TreeEnsemble) -> float:
     """The largest sum of absolute terms that a prediction can be made of."""
     if ensemble.n_trees == 0:
@@ -100,8 +117,8 @@ def _complain(error: Float64, sums: Float64, prediction: Float64, allowed: float
         f"row {row}{f', output {output}' if error.shape[1] > 1 else ''}: values + expected value = "
         f"{sums[row, output]:.9g}, the model predicts {prediction[row, output]:.9g}; they differ by "
         f"{abs(sums[row, output] - prediction[row, output]):.3g}, more than {limit:.3g}. Likely causes: "
-        f"the rows carry a base_margin or init_score; the model was trained on after the explainer was made; or the "
-        f"library reads these rows otherwise than this one, which is a bug worth reporting with this row. "
+        f"the rows carry a base_margin or init_score; the model was trained on after the explainer was made; "
+        f"or the library reads these rows otherwise than this one, which is a bug worth reporting. "
         f"check_additivity=<number> allows a larger difference, check_additivity=False skips the check."
     )
 
@@ -141,7 +158,7 @@ def _leaves(ensemble: TreeEnsemble, rows: Array) -> Array:
         child = np.where(left, ensemble.left[here], ensemble.right[here])
         node[active] = tree_root[active] + child
         active = active[ensemble.left[node[active]] >= 0]
-    return node.reshape(len(rows), len(root))
+    return np.asarray(node.reshape(len(rows), len(root)))
 
 
 def _in_set(ensemble: TreeEnsemble, nodes: npt.NDArray[np.int64], x: Float64) -> npt.NDArray[np.bool_]:

@@ -304,7 +304,7 @@ class TreeExplainer:
             values = values[:_CHECKED_ROWS]
             prediction = additivity.walk_trees(ensemble, given.rows[: len(values)])
         else:
-            prediction = raw_prediction(self.model, given.table)
+            prediction = raw_prediction(self.model, additivity.as_trained(given.table, ensemble))
         additivity.check(values, ensemble.expected_value, prediction, ensemble, tolerance=tolerance)
 
 

@@ -7,6 +7,7 @@ dimensions, and nothing here changes it.
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
+from importlib import import_module
 from importlib.util import find_spec
 from typing import Any
 
@@ -16,7 +17,7 @@ import numpy.typing as npt
 from .errors import MissingDependencyError
 from .frames import is_frame, is_nameless_series
 
-__all__ = ["as_table", "column_names", "make_frame", "take_columns", "take_rows", "to_array"]
+__all__ = ["as_table", "column_names", "make_frame", "named", "take_columns", "take_rows", "to_array"]
 
 Array = npt.NDArray[Any]
 
@@ -89,19 +90,30 @@ def make_frame(columns: Mapping[str, Any], *, like: Any = None, index: Any = Non
         library = nw.get_native_namespace(nw.from_native(like))
     else:
         library = _installed_library()
+    if library is None:
+        raise MissingDependencyError(
+            "A data frame was asked for, and neither pandas nor polars is installed. "
+            "Run: pip install pandas (or: pip install polars). The numbers themselves are in .values."
+        )
     frame = nw.to_native(nw.from_dict(dict(columns), native_namespace=library))
     if index is not None and nw.dependencies.is_pandas_dataframe(frame):
         frame.index = index
     return frame
 
 
+def named(array: Array, names: Sequence[str]) -> Any:
+    """A frame of an array with names; the array itself if there is no library for frames."""
+    import narwhals.stable.v1 as nw
+
+    library = _installed_library()
+    if library is None:
+        return array
+    return nw.to_native(nw.from_numpy(array, schema=list(names), native_namespace=library))
+
+
 def _installed_library() -> Any:
+    """pandas, or else polars, or else None."""
     for name in ("pandas", "polars"):
         if find_spec(name) is not None:
-            from importlib import import_module
-
             return import_module(name)
-    raise MissingDependencyError(
-        "A data frame was asked for, and neither pandas nor polars is installed. "
-        "Run: pip install pandas (or: pip install polars). The numbers themselves are in .values."
-    )
+    return None
