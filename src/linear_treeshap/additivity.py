@@ -75,8 +75,8 @@ def check(
         _complain(np.where(bad, np.nan_to_num(error, nan=np.inf), -1.0), sums, prediction, allowed)
 
 
-def as_trained(table: Any, ensemble: TreeEnsemble) -> Any:
-    """The table with names iff the model has names: scikit-learn warns about any other.
+def as_trained(table: Any, model: Any, ensemble: TreeEnsemble) -> Any:
+    """The table with names iff the model was trained with names: scikit-learn warns about any other.
 
     Columns that are not plain numbers stay as they are.
     """
@@ -85,9 +85,10 @@ def as_trained(table: Any, ensemble: TreeEnsemble) -> Any:
         array = to_array(table) if names is None else table
         return array if getattr(array, "dtype", np.dtype(object)).kind in "biuf" else table
     is_plain = isinstance(table, np.ndarray) and table.dtype.kind in "biuf"
-    if names is None or not is_plain or ensemble.row_format.categories:
+    wants_names = names is not None and hasattr(model, "feature_names_in_")
+    if not is_plain or not wants_names or ensemble.row_format.categories:
         return table
-    return named(table, names)
+    return named(table, names or ())
 
 
 def scale_of(ensemble: TreeEnsemble) -> float:

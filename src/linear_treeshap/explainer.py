@@ -293,7 +293,7 @@ class TreeExplainer:
                 engine.values(given.rows[part], written, n_jobs=self.n_jobs, progress=shown)
                 if given.order is not None:
                     target[:, given.order] = written
-        if check_additivity is not False:
+        if check_additivity is not False and len(values):
             self._check(given, ensemble, values, tolerance)
         return values
 
@@ -304,7 +304,7 @@ class TreeExplainer:
             values = values[:_CHECKED_ROWS]
             prediction = additivity.walk_trees(ensemble, given.rows[: len(values)])
         else:
-            prediction = raw_prediction(self.model, additivity.as_trained(given.table, ensemble))
+            prediction = raw_prediction(self.model, additivity.as_trained(given.table, self.model, ensemble))
         additivity.check(values, ensemble.expected_value, prediction, ensemble, tolerance=tolerance)
 
 
