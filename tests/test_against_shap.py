@@ -39,7 +39,7 @@ REFUSED = {
 WRONG = {
     "lightgbm_random_forest": "LightGBM's own values are those of the sum of the trees, not of their mean",
     "sklearn_hist_number_categories": "categories are compared as numbers",
-    "sklearn_random_forest_multioutput_classifier": "targets with fewer classes are padded with empty outputs",
+    "sklearn_random_forest_multioutput_classifier": "targets of fewer classes are padded with empty outputs",
 }
 
 
@@ -170,7 +170,8 @@ def test_tree_limit_counts_trees(tree_limit: int | None) -> None:
 def test_unknown_perturbations_are_refused_by_both() -> None:
     """shap's error and ours are both a ValueError."""
     model = zoo.load("sklearn_random_forest_regressor").model
-    for explainer in (shap.TreeExplainer, TreeExplainer):
+    explainers: list[Any] = [shap.TreeExplainer, TreeExplainer]
+    for explainer in explainers:
         with pytest.raises(ValueError, match="feature_perturbation must be"):
             explainer(model, feature_perturbation="bogus")
 
@@ -190,4 +191,4 @@ def test_interventional_without_data_is_an_error_here() -> None:
     with pytest.warns(FutureWarning, match="will raise an error"):
         shap.TreeExplainer(model, feature_perturbation="interventional")
     with pytest.raises(InputError, match="pass data="):
-        TreeExplainer(model, feature_perturbation="interventional")  # type: ignore[arg-type]
+        TreeExplainer(model, feature_perturbation="interventional")

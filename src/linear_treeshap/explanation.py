@@ -54,7 +54,7 @@ class Explanation:
     """
 
     values: npt.NDArray[np.floating]  # one dimension per axis
-    base_values: npt.NDArray[np.floating]  # one dimension per axis but "feature"
+    base_values: Any  # an array with one dimension per axis but "feature"; less is broadcast
     #: The rows as the user gave them, with the columns of ``feature_names``; `data` is their array.
     table: Any = None
     feature_names: tuple[str, ...] | None = None  # default: "Feature 0", …

@@ -56,8 +56,7 @@ class TreeExplainer(ShapTreeExplainer):  # type: ignore[misc]
         self.feature_names = feature_names
         self.link = shap.links.identity
         self.linearize_link = True
-        if feature_names is not None:
-            self.data_feature_names = feature_names
+        self.data_feature_names = feature_names
 
     def shap_values(
         self,
