@@ -24,6 +24,8 @@ Array = npt.NDArray[Any]
 
 def as_table(X: Any) -> tuple[Any, bool]:
     """``X`` in two dimensions, and whether it was a single row in one dimension."""
+    if isinstance(X, np.ndarray):
+        return (X[np.newaxis], True) if X.ndim == 1 else (X, False)
     import narwhals.stable.v1 as nw
 
     if nw.dependencies.is_pandas_series(X):
