@@ -13,10 +13,8 @@ import numpy.typing as npt
 
 from .ensemble import TreeEnsemble
 from .errors import AdditivityError, InputError
-from .frames import is_frame
-from .tables import named, to_array
 
-__all__ = ["as_trained", "check", "scale_of", "tolerance_of", "walk_trees"]
+__all__ = ["check", "scale_of", "tolerance_of", "walk_trees"]
 
 Float64 = npt.NDArray[np.float64]
 Array = npt.NDArray[Any]
@@ -44,19 +42,21 @@ def check(
     values: Array,
     base_values: Float64,
     prediction: Float64,
-    ensemble: TreeEnsemble,
     *,
+    n_trees: int,
+    scale: float,
     tolerance: float | None = None,
 ) -> None:
     """Raise AdditivityError if some row's values do not add up to its prediction.
 
     ``values`` (n_rows, n_features, n_outputs), ``base_values`` (n_outputs,) and ``prediction``
-    (n_rows, n_outputs). ``tolerance`` is the largest difference allowed; None derives it.
+    (n_rows, n_outputs). ``tolerance`` is the largest difference allowed; None derives it from the number
+    of trees and from ``scale``, see `scale_of`.
     """
-    if prediction.shape != (len(values), ensemble.n_outputs):
+    if prediction.shape != (len(values), len(base_values)):
         raise AdditivityError(
             f"The model predicts an array of shape {prediction.shape} for {len(values)} rows and "
-            f"{ensemble.n_outputs} outputs. Was the model trained again after the explainer was made?"
+            f"{len(base_values)} outputs. Was the model trained again after the explainer was made?"
         )
     if prediction.size == 0:
         return
@@ -66,29 +66,13 @@ def check(
     if tolerance is not None:
         allowed = tolerance
     else:
-        allowed = _rounding(prediction, ensemble)
+        allowed = _rounding(prediction, n_trees) * scale
         if values.dtype == np.float32:
             # Each value was rounded by up to half an ulp of itself.
             allowed = allowed + np.finfo(np.float32).eps * np.abs(values).sum(axis=1, dtype=np.float64)
     bad = ~(error <= allowed)
     if bad.any():
         _complain(np.where(bad, np.nan_to_num(error, nan=np.inf), -1.0), sums, prediction, allowed)
-
-
-def as_trained(table: Any, model: Any, ensemble: TreeEnsemble) -> Any:
-    """The table with names iff the model was trained with names: scikit-learn warns about any other.
-
-    Columns that are not plain numbers stay as they are.
-    """
-    names = ensemble.feature_names
-    if is_frame(table):
-        array = to_array(table) if names is None else table
-        return array if getattr(array, "dtype", np.dtype(object)).kind in "biuf" else table
-    is_plain = isinstance(table, np.ndarray) and table.dtype.kind in "biuf"
-    wants_names = names is not None and hasattr(model, "feature_names_in_")
-    if not is_plain or not wants_names or ensemble.row_format.categories:
-        return table
-    return named(table, names or ())
 
 
 def scale_of(ensemble: TreeEnsemble) -> float:
@@ -99,14 +83,14 @@ def scale_of(ensemble: TreeEnsemble) -> float:
     return float(np.abs(ensemble.base_values).max() + largest_leaf.sum())
 
 
-def _rounding(prediction: Float64, ensemble: TreeEnsemble) -> float:
-    """How far the library's own sum may be from ours by rounding alone."""
+def _rounding(prediction: Float64, n_trees: int) -> float:
+    """How far the library's own sum may be from ours by rounding alone, as a share of the scale."""
     with np.errstate(over="ignore"):
         is_float32 = bool((prediction == prediction.astype(np.float32)).all())
     # A library that answers in float32 may have added in float32: XGBoost does.
     half_ulp = float(np.finfo(np.float32 if is_float32 else np.float64).eps) / 2
     # Besides the sum over trees: base score, leaves and answer are rounded once each.
-    return max(_FLOAT64_TOLERANCE, half_ulp * (ensemble.n_trees + 4)) * scale_of(ensemble)
+    return max(_FLOAT64_TOLERANCE, half_ulp * (n_trees + 4))
 
 
 def _complain(error: Float64, sums: Float64, prediction: Float64, allowed: float | Float64) -> None:

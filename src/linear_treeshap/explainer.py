@@ -100,6 +100,7 @@ class TreeExplainer:
         self.n_jobs = n_jobs
         self.feature_names = _labels(feature_names, self.ensemble)
         self._engine = Engine(self.ensemble)
+        self._scale = additivity.scale_of(self.ensemble)
 
     @property
     def expected_value(self) -> Any:
@@ -300,12 +301,20 @@ class TreeExplainer:
     def _check(
         self, given: _Given, ensemble: TreeEnsemble, values: npt.NDArray[np.floating], tolerance: float | None
     ) -> None:
-        if ensemble is not self.ensemble or isinstance(self.model, (TreeEnsemble, str, os.PathLike, Mapping)):
+        is_whole = ensemble is self.ensemble
+        if not is_whole or isinstance(self.model, (TreeEnsemble, str, os.PathLike, Mapping)):
             values = values[:_CHECKED_ROWS]
             prediction = additivity.walk_trees(ensemble, given.rows[: len(values)])
         else:
-            prediction = raw_prediction(self.model, additivity.as_trained(given.table, self.model, ensemble))
-        additivity.check(values, ensemble.expected_value, prediction, ensemble, tolerance=tolerance)
+            prediction = raw_prediction(self.model, given.table)
+        additivity.check(
+            values,
+            ensemble.expected_value,
+            prediction,
+            n_trees=ensemble.n_trees,
+            scale=self._scale if is_whole else additivity.scale_of(ensemble),
+            tolerance=tolerance,
+        )
 
 
 def explain(
