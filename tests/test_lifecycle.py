@@ -10,6 +10,7 @@ import subprocess
 import sys
 import textwrap
 import time
+import warnings
 from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 from typing import Any
@@ -39,6 +40,19 @@ def test_eight_threads_share_one_explainer(model: zoo.ZooModel) -> None:
 
     with ThreadPoolExecutor(8) as threads:
         assert all(threads.map(work, range(8)))
+
+
+def test_checks_in_threads_neither_warn_nor_change_the_filters() -> None:
+    """scikit-learn warns about rows without names; silencing that is no business of a thread.
+
+    Its forests change the filters themselves, so boosting is asked.
+    """
+    model = zoo.load("sklearn_gradient_boosting_binary")
+    explainer = TreeExplainer(model.model, n_jobs=1)
+    before = list(warnings.filters)
+    with ThreadPoolExecutor(8) as threads:
+        list(threads.map(explainer.shap_values, [model.rows[:20]] * 80))
+    assert list(warnings.filters) == before
 
 
 @pytest.mark.parametrize("again", [lambda e: pickle.loads(pickle.dumps(e)), copy.copy, copy.deepcopy])
