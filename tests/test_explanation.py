@@ -203,6 +203,19 @@ def test_the_long_frame_has_a_row_for_each_value(single: Explanation, several: E
     assert chosen["value"].tolist() == [several.values[2, 2, 1]]
 
 
+def test_rows_keep_labels_of_any_kind() -> None:
+    """Times and pairs, for two."""
+    for index in (
+        pd.date_range("2024-01-01", periods=2, tz="UTC"),
+        pd.MultiIndex.from_tuples([("a", 1), ("b", 2)]),
+    ):
+        e = Explanation(np.eye(2), 0.0, pd.DataFrame(np.eye(2), index=index), index=index)
+        assert e.to_frame().index.equals(index)
+        assert e.to_frame("long")["row"].tolist() == list(index.repeat(2))
+        assert e.top(1)["row"].tolist() == list(index)
+        assert e[1].to_frame().index.equals(index[1:])
+
+
 def test_an_unknown_layout_is_refused(single: Explanation) -> None:
     with pytest.raises(InputError, match="layout must be"):
         single.to_frame("tall")  # type: ignore[arg-type]

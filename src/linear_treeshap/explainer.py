@@ -294,6 +294,8 @@ class TreeExplainer:
                 engine.values(given.rows[part], written, n_jobs=self.n_jobs, progress=shown)
                 if given.order is not None:
                     target[:, given.order] = written
+            if tell is not None:
+                tell(1.0)
         if check_additivity is not False and len(values):
             self._check(given, ensemble, values, tolerance)
         return values

@@ -197,7 +197,7 @@ class Explanation:
         if layout != "long":
             raise InputError(f"layout must be 'wide' or 'long', got {layout!r}.")
         long: dict[str, Any] = {
-            "row": np.repeat(self._row_labels, n_features * n_outputs).tolist(),
+            "row": self._row_labels(n_features * n_outputs),
             "feature": [name for name in self._feature_names for _ in range(n_outputs)] * n_rows,
         }
         if several:
@@ -235,7 +235,7 @@ class Explanation:
         n_rows, n_outputs, n_features = values.shape
         k = min(k, n_features)
         order = np.argsort(-np.abs(values), axis=-1, kind="stable")[..., :k]
-        columns: dict[str, Any] = {"row": np.repeat(self._row_labels, n_outputs * k).tolist()}
+        columns: dict[str, Any] = {"row": self._row_labels(n_outputs * k)}
         if "output" in self.axes:
             columns["output"] = [name for name in self._output_names for _ in range(k)] * n_rows
         columns["rank"] = np.tile(np.arange(1, k + 1), n_rows * n_outputs)
@@ -308,9 +308,11 @@ class Explanation:
         assert self.output_names is not None  # filled in on construction
         return self.output_names
 
-    @property
-    def _row_labels(self) -> Array:
-        return np.arange(self._full.shape[0]) if self.index is None else np.asarray(self.index)
+    def _row_labels(self, times: int) -> Any:
+        """The label of each row, as often as asked."""
+        if self.index is not None:
+            return self.index.repeat(times)
+        return np.repeat(np.arange(self._full.shape[0]), times)
 
     @property
     def _importance(self) -> npt.NDArray[np.float64]:

@@ -59,8 +59,7 @@ def take_rows(table: Any, rows: slice | Array) -> Any:
     import narwhals.stable.v1 as nw
 
     frame = nw.from_native(table, eager_only=True)
-    positions = np.arange(len(frame))[rows]
-    return nw.to_native(frame[positions.tolist(), :])
+    return nw.to_native(frame[rows] if isinstance(rows, slice) else frame[rows.tolist(), :])
 
 
 def take_columns(table: Any, columns: Sequence[int]) -> Any:
