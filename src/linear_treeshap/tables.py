@@ -15,7 +15,7 @@ import numpy as np
 import numpy.typing as npt
 
 from .errors import MissingDependencyError
-from .frames import is_frame, is_nameless_series
+from .frames import as_frame, is_frame, is_nameless_series
 
 __all__ = ["as_table", "column_names", "make_frame", "named", "take_columns", "take_rows", "to_array"]
 
@@ -24,32 +24,25 @@ Array = npt.NDArray[Any]
 
 def as_table(X: Any) -> tuple[Any, bool]:
     """``X`` in two dimensions, and whether it was a single row in one dimension."""
-    if isinstance(X, np.ndarray):
-        return (X[np.newaxis], True) if X.ndim == 1 else (X, False)
-    import narwhals.stable.v1 as nw
-
-    if nw.dependencies.is_pandas_series(X):
-        return X.to_frame().T.infer_objects(), True
-    if is_frame(X) or hasattr(X, "tocsr") or hasattr(X, "num_row"):
-        return X, False
+    if is_frame(X):
+        return as_frame(X), getattr(X, "ndim", 2) == 1
     if is_nameless_series(X):
         X = X.to_numpy()
-    if isinstance(X, (list, tuple)):
+    elif isinstance(X, (list, tuple)):
         # NumPy turns every number of a list into text when there is one text among them.
         array = np.array(X, dtype=object)
         X = array if any(isinstance(value, str) for value in array.flat) else np.asarray(X)
-    if isinstance(X, np.ndarray) and X.ndim == 1:
-        return X[np.newaxis], True
-    return X, False
+    is_one_row = isinstance(X, np.ndarray) and X.ndim == 1
+    return (X[np.newaxis] if is_one_row else X), is_one_row
 
 
 def column_names(table: Any) -> tuple[str, ...] | None:
     """The names of a frame's columns; None for tables without names."""
     if not is_frame(table):
         return None
-    import narwhals.stable.v1 as nw
-
-    return tuple(map(str, nw.from_native(table).columns))
+    # Arrow alone calls its columns' data columns. Asking narwhals takes longer than explaining a row.
+    names = table.schema.names if type(table).__module__.startswith("pyarrow") else table.columns
+    return tuple(map(str, names))
 
 
 def take_rows(table: Any, rows: slice | Array) -> Any:
