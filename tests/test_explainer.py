@@ -112,6 +112,7 @@ def test_a_dmatrix_is_explained() -> None:
     explainer = TreeExplainer(model.model)
     explanation = explainer(xgboost.DMatrix(model.rows))
     np.testing.assert_array_equal(explanation.values, explainer.shap_values(model.rows))
+    np.testing.assert_array_equal(explanation[7].data, model.rows[7].astype(np.float32))
 
 
 def test_a_pandas_series_is_one_row(named: zoo.ZooModel) -> None:

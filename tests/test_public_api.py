@@ -6,6 +6,7 @@ import json
 import subprocess
 import sys
 from pathlib import Path
+from types import FunctionType
 
 import linear_treeshap
 
@@ -52,8 +53,12 @@ def test_every_public_name_exists_and_is_listed() -> None:
 
 
 def test_everything_public_says_what_it_is() -> None:
+    """Functions show an example too, which the doctests run; that of `save` loads as well."""
     for name in PUBLIC:
-        assert name == "__version__" or getattr(linear_treeshap, name).__doc__, name
+        public = getattr(linear_treeshap, name)
+        assert name == "__version__" or public.__doc__, name
+        if isinstance(public, FunctionType) and name != "load":
+            assert ">>>" in str(public.__doc__), name
 
 
 def test_an_unknown_name_is_an_attribute_error() -> None:

@@ -6,6 +6,8 @@ from collections.abc import Iterator
 from dataclasses import dataclass
 from typing import Any
 
+import numpy as np
+
 from .ensemble import TreeEnsemble
 from .frames import match_columns
 from .rows import Rows, read_rows
@@ -25,7 +27,7 @@ class Given:
 
     rows: Rows
     table: Any  # two-dimensional, columns in the model's order
-    shown: Any  # the same with columns in the user's order
+    shown: Any  # the same with columns in the user's order, or the numbers of a library's own container
     order: list[int] | None  # the user's column for each feature; None if they are the same
     names: tuple[str, ...] | None  # of the user's columns
     is_one_row: bool  # of one dimension
@@ -39,7 +41,10 @@ class Given:
         if order == list(range(ensemble.n_features)):
             order = None
         table = shown if order is None else take_columns(shown, order)
-        return cls(read_rows(table, ensemble.row_format), table, shown, order, names, is_one_row)
+        rows = read_rows(table, ensemble.row_format)
+        if names is None and not isinstance(shown, np.ndarray) and not hasattr(shown, "tocsr"):
+            shown = rows[0 : rows.n_rows]  # a DMatrix or Pool cannot be cut or shown
+        return cls(rows, table, shown, order, names, is_one_row)
 
     def slices(self, *, numbers_per_row: int) -> Iterator[slice]:
         """All rows in slices that fit into memory next to what is there already."""
