@@ -67,6 +67,7 @@ PICTURES: dict[str, Any] = {
 }
 
 
+@pytest.mark.filterwarnings("ignore:The NumPy global RNG was seeded:FutureWarning")  # hypothesis seeds it
 @pytest.mark.parametrize("picture", sorted(PICTURES))
 def test_pictures_are_drawn_and_name_the_features(single: Explanation, picture: str) -> None:
     """Through the accessor, and through shap's functions that take arrays."""
@@ -75,6 +76,7 @@ def test_pictures_are_drawn_and_name_the_features(single: Explanation, picture: 
     assert "age" in shown
 
 
+@pytest.mark.filterwarnings("ignore:The NumPy global RNG was seeded:FutureWarning")  # hypothesis seeds it
 @pytest.mark.parametrize("picture", ["bar", "beeswarm", "waterfall", "scatter", "heatmap", "force"])
 def test_one_output_of_several_is_drawn(several: Explanation, picture: str) -> None:
     PICTURES[picture](several[..., "c"])
