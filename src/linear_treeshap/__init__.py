@@ -9,7 +9,7 @@ from __future__ import annotations
 from importlib import import_module
 from typing import TYPE_CHECKING, Any
 
-from ._core import kernels
+from .engine import kernels
 from .ensemble import TreeEnsemble
 from .errors import (
     AdditivityError,

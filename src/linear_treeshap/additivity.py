@@ -32,7 +32,8 @@ def tolerance_of(check_additivity: object) -> float | None:
         return None
     if not isinstance(check_additivity, (int, float, np.integer, np.floating)) or not check_additivity >= 0:
         raise InputError(
-            f"check_additivity must be True, False, or the largest difference allowed, got {check_additivity!r}."
+            f"check_additivity must be True, False, or the largest difference allowed; "
+            f"got {check_additivity!r}."
         )
     return float(check_additivity)
 
@@ -41,19 +42,21 @@ def check(
     values: Array,
     base_values: Float64,
     prediction: Float64,
-    ensemble: TreeEnsemble,
     *,
+    n_trees: int,
+    scale: float,
     tolerance: float | None = None,
 ) -> None:
     """Raise AdditivityError if some row's values do not add up to its prediction.
 
     ``values`` (n_rows, n_features, n_outputs), ``base_values`` (n_outputs,) and ``prediction``
-    (n_rows, n_outputs). ``tolerance`` is the largest difference allowed; None derives it.
+    (n_rows, n_outputs). ``tolerance`` is the largest difference allowed; None derives it from the number
+    of trees and from ``scale``, see `scale_of`.
     """
-    if prediction.shape != (len(values), ensemble.n_outputs):
+    if prediction.shape != (len(values), len(base_values)):
         raise AdditivityError(
             f"The model predicts an array of shape {prediction.shape} for {len(values)} rows and "
-            f"{ensemble.n_outputs} outputs. Was the model trained again after the explainer was made?"
+            f"{len(base_values)} outputs. Was the model trained again after the explainer was made?"
         )
     if prediction.size == 0:
         return
@@ -63,7 +66,7 @@ def check(
     if tolerance is not None:
         allowed = tolerance
     else:
-        allowed = _rounding(prediction, ensemble)
+        allowed = _rounding(prediction, n_trees) * scale
         if values.dtype == np.float32:
             # Each value was rounded by up to half an ulp of itself.
             allowed = allowed + np.finfo(np.float32).eps * np.abs(values).sum(axis=1, dtype=np.float64)
@@ -80,14 +83,14 @@ def scale_of(ensemble: TreeEnsemble) -> float:
     return float(np.abs(ensemble.base_values).max() + largest_leaf.sum())
 
 
-def _rounding(prediction: Float64, ensemble: TreeEnsemble) -> float:
-    """How far the library's own sum may be from ours by rounding alone."""
+def _rounding(prediction: Float64, n_trees: int) -> float:
+    """How far the library's own sum may be from ours by rounding alone, as a share of the scale."""
     with np.errstate(over="ignore"):
         is_float32 = bool((prediction == prediction.astype(np.float32)).all())
     # A library that answers in float32 may have added in float32: XGBoost does.
     half_ulp = float(np.finfo(np.float32 if is_float32 else np.float64).eps) / 2
     # Besides the sum over trees: base score, leaves and answer are rounded once each.
-    return max(_FLOAT64_TOLERANCE, half_ulp * (ensemble.n_trees + 4)) * scale_of(ensemble)
+    return max(_FLOAT64_TOLERANCE, half_ulp * (n_trees + 4))
 
 
 def _complain(error: Float64, sums: Float64, prediction: Float64, allowed: float | Float64) -> None:
@@ -95,12 +98,12 @@ def _complain(error: Float64, sums: Float64, prediction: Float64, allowed: float
     limit = float(np.broadcast_to(allowed, error.shape)[row, output])
     n_bad = int((error.max(axis=1) >= 0).sum())
     raise AdditivityError(
-        f"The values do not add up to the model's own prediction in {n_bad} of {len(error)} rows. Worst is row "
-        f"{row}{f', output {output}' if error.shape[1] > 1 else ''}: values + expected value = "
+        f"The values do not add up to the model's own prediction in {n_bad} of {len(error)} rows. Worst is "
+        f"row {row}{f', output {output}' if error.shape[1] > 1 else ''}: values + expected value = "
         f"{sums[row, output]:.9g}, the model predicts {prediction[row, output]:.9g}; they differ by "
-        f"{abs(sums[row, output] - prediction[row, output]):.3g}, more than {limit:.3g}. Likely causes: the rows "
-        f"carry a base_margin or init_score; the model was trained on after the explainer was made; or the "
-        f"library reads these rows otherwise than this one, which is a bug worth reporting with this row. "
+        f"{abs(sums[row, output] - prediction[row, output]):.3g}, more than {limit:.3g}. Likely causes: "
+        f"the rows carry a base_margin or init_score; the model was trained on after the explainer was made; "
+        f"or the library reads these rows otherwise than this one, which is a bug worth reporting. "
         f"check_additivity=<number> allows a larger difference, check_additivity=False skips the check."
     )
 
@@ -123,7 +126,7 @@ def walk_trees(ensemble: TreeEnsemble, rows: Array) -> Float64:
     return out
 
 
-def _leaves(ensemble: TreeEnsemble, rows: Array) -> npt.NDArray[np.int64]:
+def _leaves(ensemble: TreeEnsemble, rows: Array) -> Array:
     """(n_rows, n_trees) the leaf in which each row ends."""
     root = ensemble.tree_offsets[:-1]
     node = np.broadcast_to(root, (len(rows), len(root))).reshape(-1).copy()
@@ -140,7 +143,7 @@ def _leaves(ensemble: TreeEnsemble, rows: Array) -> npt.NDArray[np.int64]:
         child = np.where(left, ensemble.left[here], ensemble.right[here])
         node[active] = tree_root[active] + child
         active = active[ensemble.left[node[active]] >= 0]
-    return node.reshape(len(rows), len(root))
+    return np.asarray(node.reshape(len(rows), len(root)))
 
 
 def _in_set(ensemble: TreeEnsemble, nodes: npt.NDArray[np.int64], x: Float64) -> npt.NDArray[np.bool_]:

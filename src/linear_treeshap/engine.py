@@ -17,7 +17,7 @@ from . import _core
 from .ensemble import TreeEnsemble
 from .errors import InputError
 
-__all__ = ["KERNEL_VARIABLE", "Engine", "available_cpus"]
+__all__ = ["KERNEL_VARIABLE", "Engine", "available_cpus", "kernels"]
 
 #: Set this environment variable to one of `linear_treeshap.kernels()` to force an instruction set.
 KERNEL_VARIABLE = "LINEAR_TREESHAP_KERNEL"
@@ -75,6 +75,16 @@ class Engine:
         float32. Sums are float64 either way.
         """
         self._compiled.explain(rows, out, n_threads=n_threads(n_jobs), progress=progress)
+
+
+def kernels() -> list[str]:
+    """The instruction sets that this machine can run, the best first, which is the one in use.
+
+    >>> import linear_treeshap
+    >>> linear_treeshap.kernels()[-1]
+    'baseline'
+    """
+    return _core.kernels()
 
 
 def n_threads(n_jobs: int | None) -> int:

@@ -7,7 +7,7 @@ from __future__ import annotations
 
 import os
 from collections.abc import Callable, Iterator, Mapping, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import replace
 from typing import Any, Literal
 
 import numpy as np
@@ -18,22 +18,16 @@ from .engine import Engine
 from .ensemble import TreeEnsemble
 from .errors import InputError
 from .explanation import Explanation
-from .frames import match_columns
+from .given import Given
 from .importers import import_model, raw_prediction
 from .model_output import require_raw
 from .progress import Progress, report
-from .rows import Rows, read_rows
-from .tables import as_table, column_names, take_columns
 
 __all__ = ["TreeExplainer", "explain"]
 
 Array = npt.NDArray[Any]
 Perturbation = Literal["auto", "interventional", "tree_path_dependent"]
 
-#: Rows that have to be copied or made dense are read in slices of about this many bytes.
-_SLICE_BYTES = 1 << 26
-#: Fewer rows than this at once would leave threads and lanes idle.
-_MIN_SLICE_ROWS = 1024
 #: Without the model's library, this many rows are checked against the trees themselves.
 _CHECKED_ROWS = 1024
 
@@ -63,9 +57,9 @@ class TreeExplainer:
     --------
     >>> import numpy as np
     >>> from linear_treeshap import TreeExplainer
-    >>> stump = {"children_left": [1, -1, -1], "children_right": [2, -1, -1], "features": [0, -1, -1],
-    ...          "thresholds": [0.5, 0, 0], "values": [[0.0], [1.0], [3.0]], "node_sample_weight": [4, 3, 1]}
-    >>> explainer = TreeExplainer({"trees": [stump]}, feature_names=["age"])
+    >>> from sklearn.tree import DecisionTreeRegressor
+    >>> model = DecisionTreeRegressor(max_depth=1).fit([[0], [0], [0], [1]], [1, 1, 1, 3])
+    >>> explainer = TreeExplainer(model, feature_names=["age"])
     >>> explainer.expected_value
     1.5
     >>> explainer.shap_values(np.array([[0.0], [1.0]]))
@@ -100,6 +94,7 @@ class TreeExplainer:
         self.n_jobs = n_jobs
         self.feature_names = _labels(feature_names, self.ensemble)
         self._engine = Engine(self.ensemble)
+        self._scale = additivity.scale_of(self.ensemble)
 
     @property
     def expected_value(self) -> Any:
@@ -122,17 +117,16 @@ class TreeExplainer:
         """
         if interactions:
             self.shap_interaction_values(X)
-        given = _Given.of(X, self.ensemble)
+        given = Given.of(X, self.ensemble)
         values = self._values(given, self.ensemble, self._engine, check_additivity)
         base_values = np.broadcast_to(self.ensemble.expected_value, (len(values), self.ensemble.n_outputs))
-        names = given.names or self.feature_names
         explanation = Explanation.of_rows(
             values,
             base_values,
             table=given.shown,
-            feature_names=names,
+            feature_names=given.names or self.feature_names,
             output_names=self.ensemble.output_names,
-            index=given.index,
+            index=given.rows.index,
         )
         return explanation[0] if given.is_one_row else explanation
 
@@ -187,8 +181,10 @@ class TreeExplainer:
         if tree_limit is not None and tree_limit not in (0, -1):
             ensemble = _first_trees(ensemble, tree_limit)
             engine = Engine(ensemble)
-        given = _Given.of(X, ensemble)
-        values = self._values(given, ensemble, engine, check_additivity, out=out, dtype=dtype, progress=progress)
+        given = Given.of(X, ensemble)
+        values = self._values(
+            given, ensemble, engine, check_additivity, out=out, dtype=dtype, progress=progress
+        )
         if out is not None:
             return out
         values = values[:, :, 0] if ensemble.n_outputs == 1 else values
@@ -210,16 +206,16 @@ class TreeExplainer:
         --------
         >>> import numpy as np
         >>> from linear_treeshap import TreeExplainer
-        >>> stump = {"children_left": [1, -1, -1], "children_right": [2, -1, -1], "features": [0, -1, -1],
-        ...          "thresholds": [0.5, 0, 0], "values": [[0.0], [1.0], [3.0]], "node_sample_weight": [4, 3, 1]}
-        >>> explainer = TreeExplainer({"trees": [stump]})
+        >>> from sklearn.tree import DecisionTreeRegressor
+        >>> model = DecisionTreeRegressor(max_depth=1).fit([[0], [0], [0], [1]], [1, 1, 1, 3])
+        >>> explainer = TreeExplainer(model)
         >>> sum(abs(values).sum() for values in explainer.iter_values(np.zeros((100_000, 1))))
         np.float64(50000.0)
         """
-        given = _Given.of(X, self.ensemble)
+        given = Given.of(X, self.ensemble)
         shape = (self.ensemble.n_features, self.ensemble.n_outputs)
         scratch = np.empty((0, *shape))
-        for part in _slices(given.rows, max(1, shape[0] * shape[1])):
+        for part in given.slices(numbers_per_row=shape[0] * shape[1]):
             block = given.rows[part]
             if len(scratch) < len(block):
                 scratch = np.empty((len(block), *shape))
@@ -234,11 +230,11 @@ class TreeExplainer:
         --------
         >>> import os, tempfile
         >>> from linear_treeshap import TreeExplainer
-        >>> stump = {"children_left": [1, -1, -1], "children_right": [2, -1, -1], "features": [0, -1, -1],
-        ...          "thresholds": [0.5, 0, 0], "values": [[0.0], [1.0], [3.0]], "node_sample_weight": [4, 3, 1]}
+        >>> from sklearn.tree import DecisionTreeRegressor
+        >>> model = DecisionTreeRegressor(max_depth=1).fit([[0], [0], [0], [1]], [1, 1, 1, 3])
         >>> with tempfile.TemporaryDirectory() as folder:
         ...     path = os.path.join(folder, "model.lts")
-        ...     TreeExplainer({"trees": [stump]}).save(path)
+        ...     TreeExplainer(model).save(path)
         ...     TreeExplainer.load(path)
         TreeExplainer(1 tree, 2 leaves, depth 1, 1 feature, 1 output)
         """
@@ -271,7 +267,7 @@ class TreeExplainer:
 
     def _values(
         self,
-        given: _Given,
+        given: Given,
         ensemble: TreeEnsemble,
         engine: Engine,
         check_additivity: bool | float,
@@ -284,84 +280,53 @@ class TreeExplainer:
         tolerance = additivity.tolerance_of(check_additivity)
         values = _output(given, ensemble, out, dtype)
         with report(progress) as tell:
-            for part in _slices(given.rows, given.row_numbers):
+            for part in given.slices(numbers_per_row=ensemble.n_features):
                 target = values[part]
                 written = target if given.order is None else np.empty_like(target)
                 shown = None if tell is None else _share(tell, part, given.rows.n_rows)
                 engine.values(given.rows[part], written, n_jobs=self.n_jobs, progress=shown)
                 if given.order is not None:
                     target[:, given.order] = written
-        if check_additivity is not False:
+            if tell is not None:
+                tell(1.0)
+        if check_additivity is not False and len(values):
             self._check(given, ensemble, values, tolerance)
         return values
 
     def _check(
-        self, given: _Given, ensemble: TreeEnsemble, values: npt.NDArray[np.floating], tolerance: float | None
+        self, given: Given, ensemble: TreeEnsemble, values: npt.NDArray[np.floating], tolerance: float | None
     ) -> None:
-        if ensemble is not self.ensemble or isinstance(self.model, (TreeEnsemble, str, os.PathLike, Mapping)):
+        is_whole = ensemble is self.ensemble
+        if not is_whole or isinstance(self.model, (TreeEnsemble, str, os.PathLike, Mapping)):
             values = values[:_CHECKED_ROWS]
             prediction = additivity.walk_trees(ensemble, given.rows[: len(values)])
         else:
             prediction = raw_prediction(self.model, given.table)
-        additivity.check(values, ensemble.expected_value, prediction, ensemble, tolerance=tolerance)
+        additivity.check(
+            values,
+            ensemble.expected_value,
+            prediction,
+            n_trees=ensemble.n_trees,
+            scale=self._scale if is_whole else additivity.scale_of(ensemble),
+            tolerance=tolerance,
+        )
 
 
-def explain(model: Any, X: Any, *, n_jobs: int | None = None, check_additivity: bool | float = True) -> Explanation:
+def explain(
+    model: Any, X: Any, *, n_jobs: int | None = None, check_additivity: bool | float = True
+) -> Explanation:
     """Explain the rows ``X`` of a model, for those who do it once.
 
     Examples
     --------
     >>> from linear_treeshap import explain
-    >>> stump = {"children_left": [1, -1, -1], "children_right": [2, -1, -1], "features": [0, -1, -1],
-    ...          "thresholds": [0.5, 0, 0], "values": [[0.0], [1.0], [3.0]], "node_sample_weight": [4, 3, 1]}
-    >>> explain({"trees": [stump]}, [[0.0], [1.0]]).values
+    >>> from sklearn.tree import DecisionTreeRegressor
+    >>> model = DecisionTreeRegressor(max_depth=1).fit([[0], [0], [0], [1]], [1, 1, 1, 3])
+    >>> explain(model, [[0.0], [1.0]]).values
     array([[-0.5],
            [ 1.5]])
     """
     return TreeExplainer(model, n_jobs=n_jobs)(X, check_additivity=check_additivity)
-
-
-@dataclass(frozen=True)
-class _Given:
-    """What the user gave, as a table of the model's columns and as rows to read."""
-
-    rows: Rows
-    table: Any  # two-dimensional, columns in the model's order
-    shown: Any  # the same with columns in the user's order
-    order: list[int] | None  # the user's column for each feature; None if they are the same
-    names: tuple[str, ...] | None  # of the user's columns
-    is_one_row: bool
-
-    @classmethod
-    def of(cls, X: Any, ensemble: TreeEnsemble) -> _Given:
-        shown, is_one_row = as_table(X)
-        names = column_names(shown)
-        order = None
-        table = shown
-        if names is not None:
-            order = match_columns(names, ensemble.row_format)
-            if order == list(range(len(order))):
-                order = None
-            else:
-                table = take_columns(shown, order)
-        rows = read_rows(table, ensemble.row_format)
-        return cls(rows, table, shown, order, names, is_one_row)
-
-    @property
-    def index(self) -> Any:
-        return self.rows.index
-
-    @property
-    def row_numbers(self) -> int:
-        """How many numbers a row has."""
-        return max(1, self.rows[0:0].shape[1])
-
-
-def _slices(rows: Rows, row_numbers: int) -> Iterator[slice]:
-    """All rows in slices that fit into memory next to what is there already."""
-    step = max(_MIN_SLICE_ROWS, _SLICE_BYTES // (8 * row_numbers))
-    for start in range(0, rows.n_rows, step):
-        yield slice(start, min(start + step, rows.n_rows))
 
 
 def _share(tell: Callable[[float], object], part: slice, n_rows: int) -> Callable[[float], object]:
@@ -370,7 +335,7 @@ def _share(tell: Callable[[float], object], part: slice, n_rows: int) -> Callabl
 
 
 def _output(
-    given: _Given, ensemble: TreeEnsemble, out: npt.NDArray[np.floating] | None, dtype: npt.DTypeLike
+    given: Given, ensemble: TreeEnsemble, out: npt.NDArray[np.floating] | None, dtype: npt.DTypeLike
 ) -> npt.NDArray[np.floating]:
     """The array to write to, in three dimensions: the user's own if there is one."""
     shape = (given.rows.n_rows, ensemble.n_features, ensemble.n_outputs)
@@ -378,7 +343,7 @@ def _output(
         if np.dtype(dtype) not in (np.float64, np.float32):
             raise InputError(f"dtype must be 'float64' or 'float32', got {dtype!r}.")
         return np.empty(shape, dtype=dtype)
-    expected = shape[:2] if ensemble.n_outputs == 1 else shape
+    expected: tuple[int, ...] = shape[:2] if ensemble.n_outputs == 1 else shape
     expected = expected[1:] if given.is_one_row else expected
     is_array = isinstance(out, np.ndarray) and out.dtype in (np.float64, np.float32)
     if not is_array or out.shape != expected or not (out.flags.c_contiguous and out.flags.writeable):

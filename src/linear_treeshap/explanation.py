@@ -54,7 +54,7 @@ class Explanation:
     """
 
     values: npt.NDArray[np.floating]  # one dimension per axis
-    base_values: npt.NDArray[np.floating]  # one dimension per axis but "feature"
+    base_values: Any  # an array with one dimension per axis but "feature"; less is broadcast
     #: The rows as the user gave them, with the columns of ``feature_names``; `data` is their array.
     table: Any = None
     feature_names: tuple[str, ...] | None = None  # default: "Feature 0", …
@@ -78,7 +78,9 @@ class Explanation:
         try:
             store("base_values", np.broadcast_to(self.base_values, n_rest))
         except ValueError as error:
-            raise InputError(f"base_values must be of shape {n_rest}, got {np.shape(self.base_values)}.") from error
+            raise InputError(
+                f"base_values must be of shape {n_rest}, got {np.shape(self.base_values)}."
+            ) from error
         store("feature_names", _names(self.feature_names, "Feature", n_features))
         store("output_names", _names(self.output_names, "Output", n_outputs))
 
@@ -144,7 +146,9 @@ class Explanation:
         if not _is_all(chosen[1]):
             table = take_columns(table, np.arange(self._full.shape[1])[chosen[1]].tolist())
         axes = tuple(
-            axis for axis in self.axes if not isinstance({"row": rows, "feature": features, "output": outputs}[axis], int)
+            axis
+            for axis in self.axes
+            if not isinstance({"row": rows, "feature": features, "output": outputs}[axis], int)
         )
         squeezed = tuple(slice(None) if axis in axes else 0 for axis in _ALL_AXES)
         return Explanation(
@@ -193,13 +197,13 @@ class Explanation:
         if layout != "long":
             raise InputError(f"layout must be 'wide' or 'long', got {layout!r}.")
         long: dict[str, Any] = {
-            "row": np.repeat(self._row_labels, n_features * n_outputs),
-            "feature": np.tile(np.repeat(np.array(self._feature_names, dtype=object), n_outputs), n_rows),
+            "row": self._row_labels(n_features * n_outputs),
+            "feature": [name for name in self._feature_names for _ in range(n_outputs)] * n_rows,
         }
         if several:
             long["output"] = list(self._output_names) * (n_rows * n_features)
         long["value"] = values.reshape(-1)
-        return make_frame({name: list(c) if name != "value" else c for name, c in long.items()}, like=self.table)
+        return make_frame(long, like=self.table)
 
     def importance(self) -> Any:
         """The mean absolute value of each feature, largest first, as a data frame.
@@ -231,7 +235,7 @@ class Explanation:
         n_rows, n_outputs, n_features = values.shape
         k = min(k, n_features)
         order = np.argsort(-np.abs(values), axis=-1, kind="stable")[..., :k]
-        columns: dict[str, Any] = {"row": list(np.repeat(self._row_labels, n_outputs * k))}
+        columns: dict[str, Any] = {"row": self._row_labels(n_outputs * k)}
         if "output" in self.axes:
             columns["output"] = [name for name in self._output_names for _ in range(k)] * n_rows
         columns["rank"] = np.tile(np.arange(1, k + 1), n_rows * n_outputs)
@@ -264,7 +268,9 @@ class Explanation:
 
     def __repr__(self) -> str:
         n_rows, n_features, n_outputs = self._full.shape
-        counts = [(n_rows, "row"), (n_features, "feature")] + ([(n_outputs, "output")] if n_outputs > 1 else [])
+        counts = [(n_rows, "row"), (n_features, "feature")] + (
+            [(n_outputs, "output")] if n_outputs > 1 else []
+        )
         size = ", ".join(f"{n:,} {noun}{'' if n == 1 else 's'}" for n, noun in counts)
         signed = n_rows == 1 and n_outputs == 1
         shown = self._full[0, :, 0] if signed else self._importance
@@ -283,12 +289,14 @@ class Explanation:
     @property
     def _full(self) -> npt.NDArray[np.floating]:
         """The values with all three dimensions."""
-        return np.expand_dims(self.values, [i for i, axis in enumerate(_ALL_AXES) if axis not in self.axes])
+        return np.expand_dims(
+            self.values, tuple(i for i, axis in enumerate(_ALL_AXES) if axis not in self.axes)
+        )
 
     @property
     def _full_base_values(self) -> npt.NDArray[np.floating]:
-        missing = [i for i, axis in enumerate(("row", "output")) if axis not in self.axes]
-        return np.expand_dims(self.base_values, missing)
+        missing = tuple(i for i, axis in enumerate(("row", "output")) if axis not in self.axes)
+        return np.asarray(np.expand_dims(self.base_values, missing))
 
     @property
     def _feature_names(self) -> tuple[str, ...]:
@@ -300,9 +308,11 @@ class Explanation:
         assert self.output_names is not None  # filled in on construction
         return self.output_names
 
-    @property
-    def _row_labels(self) -> Array:
-        return np.arange(self._full.shape[0]) if self.index is None else np.asarray(self.index)
+    def _row_labels(self, times: int) -> Any:
+        """The label of each row, as often as asked."""
+        if self.index is not None:
+            return self.index.repeat(times)
+        return np.repeat(np.arange(self._full.shape[0]), times)
 
     @property
     def _importance(self) -> npt.NDArray[np.float64]:

@@ -28,7 +28,11 @@ def explanation_table(explanation: Explanation) -> str:
     data = _data_of_row(explanation) if one else None
     lines = [
         _line(
-            explanation._feature_names[i], None if data is None else data[i], float(shown[i]), largest, signed=one
+            explanation._feature_names[i],
+            None if data is None else data[i],
+            float(shown[i]),
+            largest,
+            signed=one,
         )
         for i in order
     ]

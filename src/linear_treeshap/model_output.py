@@ -20,17 +20,20 @@ def require_raw(model_output: str, model: Any, ensemble: TreeEnsemble) -> None:
     """Accept "raw" and what equals it for this model; explain the refusal of anything else."""
     if model_output == "raw":
         return
-    methods = [name for name in dir(model) if name.startswith(_PREFIXES) and callable(getattr(model, name, None))]
-    if model_output not in (*_CHOICES, *methods):
+    methods = [
+        name for name in dir(model) if name.startswith(_PREFIXES) and callable(getattr(model, name, None))
+    ]
+    choices = (*_CHOICES, *methods)
+    if model_output not in choices:
         raise InputError(
-            f"model_output must be one of {', '.join(map(repr, (*_CHOICES, *methods)))}; got {model_output!r}."
+            f"model_output must be one of {', '.join(map(repr, choices))}; got {model_output!r}."
         )
     if model_output in ("probability", "predict_proba") and is_distribution(ensemble):
         return
     raise NotImplementedError(
-        f"model_output={model_output!r} is not the raw output of this model. Other outputs bend the sum of the "
-        f"trees, and Shapley values of a bent sum are exact only with background data, which is not supported "
-        f"yet. Use model_output='raw'."
+        f"model_output={model_output!r} is not the raw output of this model. Other outputs bend the sum "
+        f"of the trees, and Shapley values of a bent sum are exact only with background data, which is not "
+        f"supported yet. Use model_output='raw'."
     )
 
 

@@ -54,9 +54,9 @@ class Plots:
         """
         chosen = self.explanation if feature is None else self.explanation[:, feature]
         color = options.get("color")
-        if hasattr(color, "to_shap"):
+        if isinstance(color, type(self.explanation)):
             options["color"] = color.to_shap()
-        elif color in self.explanation._feature_names:
+        elif isinstance(color, int) or color in self.explanation._feature_names:
             options["color"] = self.explanation[:, color].to_shap()
         return Plots(chosen)._draw("scatter", ("row",), **options)
 
@@ -72,8 +72,8 @@ class Plots:
         axes = self.explanation.axes
         if axes not in allowed:
             raise InputError(
-                f"{name} draws an explanation with the axes {' or '.join(map(str, allowed))}, this one has {axes}. "
-                f"Choose a row with e[0], a feature with e[:, 'name'], an output with e[..., 'name']."
+                f"{name} draws an explanation with the axes {' or '.join(map(str, allowed))}, this one has "
+                f"{axes}. Choose a row with e[0], a feature with e[:, 'name'], an output with e[..., 'name']."
             )
         require_shap()
         if _missing("matplotlib"):

@@ -7,6 +7,7 @@ dimensions, and nothing here changes it.
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
+from importlib import import_module
 from importlib.util import find_spec
 from typing import Any
 
@@ -14,39 +15,34 @@ import numpy as np
 import numpy.typing as npt
 
 from .errors import MissingDependencyError
-from .frames import is_frame, is_nameless_series
+from .frames import as_frame, is_frame, is_nameless_series
 
-__all__ = ["as_table", "column_names", "make_frame", "take_columns", "take_rows", "to_array"]
+__all__ = ["as_table", "column_names", "make_frame", "named", "take_columns", "take_rows", "to_array"]
 
 Array = npt.NDArray[Any]
 
 
 def as_table(X: Any) -> tuple[Any, bool]:
     """``X`` in two dimensions, and whether it was a single row in one dimension."""
-    import narwhals.stable.v1 as nw
-
-    if nw.dependencies.is_pandas_series(X):
-        return X.to_frame().T.infer_objects(), True
-    if is_frame(X) or hasattr(X, "tocsr") or hasattr(X, "num_row"):
-        return X, False
+    if is_frame(X):
+        return as_frame(X), getattr(X, "ndim", 2) == 1
     if is_nameless_series(X):
         X = X.to_numpy()
-    if isinstance(X, (list, tuple)):
+    elif isinstance(X, (list, tuple)):
         # NumPy turns every number of a list into text when there is one text among them.
         array = np.array(X, dtype=object)
         X = array if any(isinstance(value, str) for value in array.flat) else np.asarray(X)
-    if isinstance(X, np.ndarray) and X.ndim == 1:
-        return X[np.newaxis], True
-    return X, False
+    is_one_row = isinstance(X, np.ndarray) and X.ndim == 1
+    return (X[np.newaxis] if is_one_row else X), is_one_row
 
 
 def column_names(table: Any) -> tuple[str, ...] | None:
     """The names of a frame's columns; None for tables without names."""
     if not is_frame(table):
         return None
-    import narwhals.stable.v1 as nw
-
-    return tuple(map(str, nw.from_native(table).columns))
+    # Arrow alone calls its columns' data columns. Asking narwhals takes longer than explaining a row.
+    names = table.schema.names if type(table).__module__.startswith("pyarrow") else table.columns
+    return tuple(map(str, names))
 
 
 def take_rows(table: Any, rows: slice | Array) -> Any:
@@ -56,8 +52,7 @@ def take_rows(table: Any, rows: slice | Array) -> Any:
     import narwhals.stable.v1 as nw
 
     frame = nw.from_native(table, eager_only=True)
-    positions = np.arange(len(frame))[rows]
-    return nw.to_native(frame[positions.tolist(), :])
+    return nw.to_native(frame[rows] if isinstance(rows, slice) else frame[rows.tolist(), :])
 
 
 def take_columns(table: Any, columns: Sequence[int]) -> Any:
@@ -89,19 +84,30 @@ def make_frame(columns: Mapping[str, Any], *, like: Any = None, index: Any = Non
         library = nw.get_native_namespace(nw.from_native(like))
     else:
         library = _installed_library()
+    if library is None:
+        raise MissingDependencyError(
+            "A data frame was asked for, and neither pandas nor polars is installed. "
+            "Run: pip install pandas (or: pip install polars). The numbers themselves are in .values."
+        )
     frame = nw.to_native(nw.from_dict(dict(columns), native_namespace=library))
     if index is not None and nw.dependencies.is_pandas_dataframe(frame):
         frame.index = index
     return frame
 
 
+def named(array: Array, names: Sequence[str]) -> Any:
+    """A frame of an array with names; the array itself if there is no library for frames."""
+    import narwhals.stable.v1 as nw
+
+    library = _installed_library()
+    if library is None:
+        return array
+    return nw.to_native(nw.from_numpy(array, schema=list(names), native_namespace=library))
+
+
 def _installed_library() -> Any:
+    """pandas, or else polars, or else None."""
     for name in ("pandas", "polars"):
         if find_spec(name) is not None:
-            from importlib import import_module
-
             return import_module(name)
-    raise MissingDependencyError(
-        "A data frame was asked for, and neither pandas nor polars is installed. "
-        "Run: pip install pandas (or: pip install polars). The numbers themselves are in .values."
-    )
+    return None

@@ -125,6 +125,13 @@ def import_model(model: Any) -> TreeEnsemble:
     ------
     UnsupportedModelError
         The class is unknown, or the model is not a sum of trees.
+
+    Examples
+    --------
+    >>> from linear_treeshap import import_model
+    >>> from sklearn.tree import DecisionTreeRegressor
+    >>> import_model(DecisionTreeRegressor(max_depth=1).fit([[0], [0], [0], [1]], [1, 1, 1, 3]))
+    TreeEnsemble(1 tree, 2 leaves, depth 1, 1 feature, 1 output)
     """
     if isinstance(model, TreeEnsemble):
         return model

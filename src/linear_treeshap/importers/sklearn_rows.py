@@ -1,12 +1,12 @@
 """What scikit-learn models expect of a row, and the user's rows as scikit-learn itself takes them.
 
 We take more kinds of rows than scikit-learn does: shuffled columns, one row, Arrow tables. To ask a
-model for its own prediction, such rows are put into a shape that it takes.
+model for its own prediction, such rows are put into a shape that it takes, with names iff it was
+trained with names: it warns about any other, and warnings cannot be silenced in one thread alone.
 """
 
 from __future__ import annotations
 
-import warnings
 from collections.abc import Callable
 from importlib import import_module
 from typing import Any
@@ -15,6 +15,7 @@ import numpy as np
 import numpy.typing as npt
 
 from ..rows import RowFormat, read_rows
+from ..tables import named
 
 __all__ = ["names_of", "predict_as_trained", "tree_row_format"]
 
@@ -37,10 +38,7 @@ def predict_as_trained(
 
     Several arrays, one per target, are put side by side.
     """
-    with warnings.catch_warnings():
-        # Rows without names are welcome here: they are matched by position.
-        warnings.filterwarnings("ignore", "X (does not have valid|has) feature names", UserWarning)
-        prediction = predict(_as_trained(X, row_format))
+    prediction = predict(_as_trained(X, row_format))
     if isinstance(prediction, list):
         prediction = np.hstack(prediction)
     return np.asarray(prediction, dtype=np.float64)
@@ -51,14 +49,18 @@ def _as_trained(X: Any, row_format: RowFormat) -> Any:
 
     if hasattr(X, "tocsr"):
         return X if row_format.dtype == "float32" else X.toarray()  # histograms take no sparse rows
+    names = row_format.feature_names
     if isinstance(X, np.ndarray) and X.ndim == 2:
-        return X
+        return X if names is None else named(X, names)
     if nw.dependencies.is_pandas_dataframe(X) or nw.dependencies.is_polars_dataframe(X):
-        names = row_format.feature_names
-        return X[list(names)] if names is not None and set(names) == set(X.columns) else X
+        if names is None:
+            return X.to_numpy()
+        return X[list(names)] if set(names) == set(X.columns) else named(X.to_numpy(), names)
     rows = read_rows(X, row_format)
     numbers = rows[0 : rows.n_rows]
-    return _with_labels(numbers, row_format) if row_format.categories else numbers
+    if row_format.categories:
+        return _with_labels(numbers, row_format)
+    return numbers if names is None else named(numbers, names)
 
 
 def _with_labels(numbers: npt.NDArray[Any], row_format: RowFormat) -> Any:

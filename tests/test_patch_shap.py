@@ -1,0 +1,219 @@
+"""patch_shap: code written for shap gets our engine, shap's own objects, and shap's code for the rest."""
+
+from __future__ import annotations
+
+import logging
+import pickle
+from collections.abc import Iterator
+from typing import Any
+
+import numpy as np
+import pytest
+import zoo
+
+import linear_treeshap
+from linear_treeshap import Explanation, patch_shap
+
+shap = pytest.importorskip("shap")
+
+ORIGINAL = shap.TreeExplainer
+
+
+@pytest.fixture
+def patched() -> Iterator[None]:
+    with patch_shap():
+        yield
+
+
+@pytest.fixture
+def forest() -> zoo.ZooModel:
+    return zoo.load("sklearn_random_forest_multiclass")
+
+
+def _is_ours(explainer: Any) -> bool:
+    return isinstance(getattr(explainer, "_ours", None), linear_treeshap.TreeExplainer)
+
+
+def test_the_patch_is_undone_at_the_end_of_the_block() -> None:
+    with patch_shap():
+        assert shap.TreeExplainer is not ORIGINAL
+        assert shap.explainers.TreeExplainer is shap.explainers.Tree is shap.TreeExplainer
+    assert shap.TreeExplainer is shap.explainers.TreeExplainer is shap.explainers.Tree is ORIGINAL
+
+
+def test_the_patch_is_undone_by_a_call_and_after_an_error() -> None:
+    patch = patch_shap()
+    patch.undo()
+    patch.undo()
+    assert shap.TreeExplainer is ORIGINAL
+    with pytest.raises(RuntimeError), patch_shap():
+        raise RuntimeError
+    assert shap.TreeExplainer is ORIGINAL
+
+
+def test_patches_may_be_nested() -> None:
+    with patch_shap():
+        with patch_shap():
+            pass
+        assert shap.TreeExplainer is not ORIGINAL
+    assert shap.TreeExplainer is ORIGINAL
+
+
+@pytest.mark.usefixtures("patched")
+def test_explainers_are_shap_s_own_kind(forest: zoo.ZooModel) -> None:
+    explainer = shap.TreeExplainer(forest.model)
+    assert isinstance(explainer, ORIGINAL)
+    assert isinstance(explainer, shap.Explainer)
+    assert _is_ours(explainer)
+
+
+@pytest.mark.parametrize(
+    "name",
+    [
+        "sklearn_random_forest_regressor",
+        "sklearn_random_forest_multiclass",
+        "sklearn_gradient_boosting_binary",
+        "xgboost_binary",
+        "xgboost_multiclass",
+        "lightgbm_multiclass",
+    ],
+)
+def test_results_are_shap_s_own_objects_and_numbers(name: str) -> None:
+    """Values, base values, data, names and shapes; XGBoost's own are float32, hence the tolerance."""
+    model = zoo.load(name)
+    theirs = ORIGINAL(model.model)(model.X)
+    with patch_shap():
+        explainer = shap.TreeExplainer(model.model)
+        ours = explainer(model.X)
+        assert _is_ours(explainer)
+    assert type(ours) is shap.Explanation
+    assert ours.values.shape == theirs.values.shape
+    assert ours.base_values.shape == theirs.base_values.shape
+    np.testing.assert_allclose(ours.values, theirs.values, atol=2e-5)
+    np.testing.assert_allclose(ours.base_values, theirs.base_values, atol=2e-5)
+    np.testing.assert_array_equal(ours.data, theirs.data)
+    assert ours.feature_names == theirs.feature_names
+
+
+@pytest.mark.usefixtures("patched")
+def test_the_general_explainer_chooses_ours_for_trees(forest: zoo.ZooModel) -> None:
+    explainer = shap.Explainer(forest.model)
+    assert type(explainer) is shap.TreeExplainer
+    assert _is_ours(explainer)
+    expected = linear_treeshap.TreeExplainer(forest.model).shap_values(forest.X)
+    np.testing.assert_array_equal(explainer(forest.X).values, expected)
+
+
+@pytest.mark.usefixtures("patched")
+def test_the_general_explainer_still_explains_other_models(forest: zoo.ZooModel) -> None:
+    explainer = shap.Explainer(forest.model.predict_proba, forest.X.fillna(0.0).to_numpy())
+    assert not isinstance(explainer, shap.TreeExplainer)
+
+
+@pytest.mark.usefixtures("patched")
+def test_background_data_is_left_to_shap_and_logged(caplog: pytest.LogCaptureFixture) -> None:
+    model = zoo.load("sklearn_gradient_boosting_regressor")
+    background = model.rows[:20]
+    with caplog.at_level(logging.INFO, logger="linear_treeshap"):
+        values = shap.TreeExplainer(model.model, background).shap_values(model.rows[:5])
+    assert "left to shap: background data" in caplog.text
+    np.testing.assert_array_equal(values, ORIGINAL(model.model, background).shap_values(model.rows[:5]))
+
+
+@pytest.mark.usefixtures("patched")
+def test_other_outputs_are_left_to_shap_and_logged(caplog: pytest.LogCaptureFixture) -> None:
+    model = zoo.load("sklearn_gradient_boosting_binary")
+    with caplog.at_level(logging.INFO, logger="linear_treeshap"):
+        explainer = shap.TreeExplainer(model.model, model.X[:20], model_output="probability")
+    assert not _is_ours(explainer)
+    assert "left to shap" in caplog.text
+
+
+@pytest.mark.usefixtures("patched")
+def test_interactions_and_approximations_are_left_to_shap_and_logged(
+    caplog: pytest.LogCaptureFixture,
+) -> None:
+    model = zoo.load("sklearn_gradient_boosting_regressor")
+    X = model.rows[:5]
+    explainer, original = shap.TreeExplainer(model.model), ORIGINAL(model.model)
+    with caplog.at_level(logging.INFO, logger="linear_treeshap"):
+        interactions = explainer.shap_interaction_values(X)
+        called = explainer(X, interactions=True)
+        rough = explainer.shap_values(X, approximate=True)
+    np.testing.assert_array_equal(interactions, original.shap_interaction_values(X))
+    np.testing.assert_array_equal(called.values, interactions)
+    np.testing.assert_array_equal(rough, original.shap_values(X, approximate=True))
+    assert "shap_interaction_values is left to shap" in caplog.text
+    assert "approximate=True) is left to shap" in caplog.text
+
+
+@pytest.mark.usefixtures("patched")
+def test_what_neither_can_read_gets_shap_s_error(caplog: pytest.LogCaptureFixture) -> None:
+    with (
+        caplog.at_level(logging.INFO, logger="linear_treeshap"),
+        pytest.raises(Exception, match="Model type not yet supported by TreeExplainer"),
+    ):
+        shap.TreeExplainer(object())
+    assert "left to shap: Cannot read a model of class builtins.object" in caplog.text
+
+
+@pytest.mark.usefixtures("patched")
+def test_models_that_only_we_read_are_explained() -> None:
+    """Gradient boosting with several classes, for one."""
+    model = zoo.load("sklearn_gradient_boosting_multiclass")
+    assert shap.TreeExplainer(model.model)(model.X).values.ndim == 3
+
+
+@pytest.mark.usefixtures("patched")
+def test_interventional_without_data_warns_as_shap_does(forest: zoo.ZooModel) -> None:
+    with pytest.warns(FutureWarning, match="without background data"):
+        explainer = shap.TreeExplainer(forest.model, feature_perturbation="interventional")
+    assert explainer.feature_perturbation == "tree_path_dependent"
+
+
+@pytest.mark.usefixtures("patched")
+def test_attributes_of_shap_s_explainer_are_there(forest: zoo.ZooModel) -> None:
+    """What only shap has is made on demand; what nobody has is still an AttributeError."""
+    explainer = shap.TreeExplainer(forest.model, feature_names=list("abcde"))
+    original = ORIGINAL(forest.model)
+    np.testing.assert_allclose(explainer.expected_value, original.expected_value)
+    assert explainer.model.num_outputs == original.model.num_outputs == 4
+    assert explainer.data is None
+    assert explainer.model_output == "raw"
+    assert explainer(forest.X.to_numpy()).feature_names == list("abcde")
+    assert not hasattr(explainer, "no_such_attribute")
+
+
+@pytest.mark.usefixtures("patched")
+def test_patched_explainers_survive_pickling(forest: zoo.ZooModel) -> None:
+    explainer = shap.TreeExplainer(forest.model)
+    again = pickle.loads(pickle.dumps(explainer))
+    np.testing.assert_array_equal(again.shap_values(forest.X), explainer.shap_values(forest.X))
+
+
+@pytest.mark.parametrize("name", ["sklearn_random_forest_regressor", "sklearn_random_forest_binary"])
+def test_shapash_works_as_usual(name: str) -> None:
+    """Its SmartExplainer, from compile to the table of contributions, by our engine."""
+    shapash = pytest.importorskip("shapash")
+    pd = pytest.importorskip("pandas")
+    model = zoo.load(name)
+    X = pd.DataFrame(model.rows, columns=[f"f{i}" for i in range(5)])
+    fitted = type(model.model)(n_estimators=5, max_depth=3, random_state=0)
+    fitted.fit(X, model.model.predict(model.rows) * 1)
+    tables = []
+    for patch in (False, True):
+        with pytest.MonkeyPatch.context() as monkey:
+            if patch:
+                undo = patch_shap()
+                monkey.setattr(ORIGINAL, "shap_values", None)  # shap's own code must not run
+            smart = shapash.SmartExplainer(model=fitted)
+            smart.compile(x=X, y_pred=pd.Series(fitted.predict(X), index=X.index, name="prediction"))
+            tables.append(smart.to_pandas(max_contrib=2))
+        if patch:
+            undo.undo()
+    pd.testing.assert_frame_equal(tables[0], tables[1], atol=1e-12)
+
+
+def test_our_own_explanation_is_not_touched(forest: zoo.ZooModel) -> None:
+    with patch_shap():
+        assert isinstance(linear_treeshap.explain(forest.model, forest.X), Explanation)
