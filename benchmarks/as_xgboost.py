@@ -1,6 +1,7 @@
 """TreeEnsemble → xgboost.Booster, so that XGBoost explains the very trees the others explain.
 
-XGBoost holds thresholds, leaf values and covers in float32 and asks ``x < threshold``.
+XGBoost holds thresholds, leaf values and covers in float32, asks ``x < threshold``, and takes for
+granted that a right child is the next node after its left sibling.
 """
 
 from __future__ import annotations
@@ -49,14 +50,18 @@ def as_xgboost(ensemble: TreeEnsemble) -> Any:
 
 
 def _tree(ensemble: TreeEnsemble, index: int) -> dict[str, Any]:
-    nodes = slice(ensemble.tree_offsets[index], ensemble.tree_offsets[index + 1])
-    left, right, leaf = ensemble.left[nodes], ensemble.right[nodes], ensemble.left[nodes] < 0
-    n = len(left)
+    first = int(ensemble.tree_offsets[index])
+    order = [0]  # siblings side by side
+    for node in order:  # grows while it is read
+        if ensemble.left[first + node] >= 0:
+            order += [int(ensemble.left[first + node]), int(ensemble.right[first + node])]
+    nodes, n = first + np.array(order), len(order)
+    leaf = ensemble.left[nodes] < 0
+    left = np.full(n, -1)
+    left[~leaf] = 1 + 2 * np.arange(np.count_nonzero(~leaf))  # children come in the order of parents
     parents = np.full(n, _NO_PARENT)
-    for children in (left, right):
-        parents[children[~leaf]] = np.flatnonzero(~leaf)
+    parents[1:] = np.repeat(np.flatnonzero(~leaf), 2)
     value = ensemble.value[nodes, 0]
-    condition = np.where(leaf, value, _below(ensemble.threshold[nodes]))
     return {
         "base_weights": np.where(leaf, value, 0.0).tolist(),
         "categories": [],
@@ -68,8 +73,8 @@ def _tree(ensemble: TreeEnsemble, index: int) -> dict[str, Any]:
         "left_children": left.tolist(),
         "loss_changes": [0.0] * n,
         "parents": parents.tolist(),
-        "right_children": right.tolist(),
-        "split_conditions": condition.tolist(),
+        "right_children": np.where(leaf, -1, left + 1).tolist(),
+        "split_conditions": np.where(leaf, value, _below(ensemble.threshold[nodes])).tolist(),
         "split_indices": np.where(leaf, 0, ensemble.feature[nodes]).tolist(),
         "split_type": [0] * n,
         "sum_hessian": ensemble.cover[nodes].tolist(),
