@@ -9,7 +9,6 @@ from __future__ import annotations
 import json
 from functools import lru_cache
 from importlib.metadata import PackageNotFoundError, version
-from pathlib import Path
 from typing import Any
 
 import numpy as np
@@ -88,7 +87,9 @@ def main() -> None:
         report["errors"][label] = [measure(name, n_players) for n_players in PLAYERS]
     RESULT.parent.mkdir(parents=True, exist_ok=True)
     RESULT.write_text(json.dumps(report, indent=1) + "\n")
-    head = "| players per path | " + " | ".join(map(str, PLAYERS)) + " |\n" + "|---" * (len(PLAYERS) + 1) + "|\n"
+    head = (
+        "| players per path | " + " | ".join(map(str, PLAYERS)) + " |\n" + "|---" * (len(PLAYERS) + 1) + "|\n"
+    )
     rows = [
         f"| {label} | " + " | ".join("not a number" if e is None else f"{e:.0e}" for e in errors) + " |"
         for label, errors in report["errors"].items()

@@ -104,7 +104,11 @@ def _split(table: data.Data, n_test: int) -> tuple[npt.NDArray[np.intp], npt.NDA
 
 def _paper_cases(name: str, load: Callable[[], data.Data], n_test: int) -> list[Case]:
     return [
-        Case(f"paper-{name}-{depth:02}", f"one tree of depth {depth}, {name}", partial(single_tree, load, n_test, depth))
+        Case(
+            f"paper-{name}-{depth:02}",
+            f"one tree of depth {depth}, {name}",
+            partial(single_tree, load, n_test, depth),
+        )
         for depth in PAPER_DEPTHS
     ]
 
@@ -114,14 +118,34 @@ _ALL = (
     Case("xgboost-100x8", "XGBoost, 100 trees of depth 8", partial(xgboost, 100, 8)),
     Case("xgboost-100x12", "XGBoost, 100 trees of depth 12", partial(xgboost, 100, 12, 2_000)),
     Case("xgboost-500x8", "XGBoost, 500 trees of depth 8", partial(xgboost, 500, 8)),
-    Case("lightgbm-200x31", "LightGBM, 200 trees of 31 leaves", partial(lightgbm, 200, 31), ("lightgbm", *ANY_TREES)),
-    Case("lightgbm-200x255", "LightGBM, 200 trees of 255 leaves", partial(lightgbm, 200, 255, 2_000), ("lightgbm", *ANY_TREES)),
+    Case(
+        "lightgbm-200x31",
+        "LightGBM, 200 trees of 31 leaves",
+        partial(lightgbm, 200, 31),
+        ("lightgbm", *ANY_TREES),
+    ),
+    Case(
+        "lightgbm-200x255",
+        "LightGBM, 200 trees of 255 leaves",
+        partial(lightgbm, 200, 255, 2_000),
+        ("lightgbm", *ANY_TREES),
+    ),
     Case("catboost-500x6", "CatBoost, 500 trees of depth 6", catboost, ("catboost", *ANY_TREES)),
     Case("random-forest", "random forest, 100 trees of unlimited depth", random_forest),
     Case("one-row", "one row, 100 trees of depth 6", partial(xgboost, 100, 6, 1)),
-    Case("ten-times-the-rows", "100,000 rows, 100 trees of depth 6", partial(xgboost, 100, 6, 100_000), ("ours-tenth", "woodelf")),
+    Case(
+        "ten-times-the-rows",
+        "100,000 rows, 100 trees of depth 6",
+        partial(xgboost, 100, 6, 100_000),
+        ("ours-tenth", "woodelf"),
+    ),
     Case("two-threads", "two threads, 100 trees of depth 6", partial(xgboost, 100, 6), ("ours-2-threads",)),
-    Case("kernels", "other instruction sets, 100 trees of depth 6", partial(xgboost, 100, 6), ("ours-avx2", "ours-baseline")),
+    Case(
+        "kernels",
+        "other instruction sets, 100 trees of depth 6",
+        partial(xgboost, 100, 6),
+        ("ours-avx2", "ours-baseline"),
+    ),
     Case("big-forest", "extra trees, 200 trees of 20,000 leaves", big_forest, ("shap", "shapiq")),
     *_paper_cases("adult", data.adult, 16_281),
     *_paper_cases("conductor", data.superconductor, 10_631),

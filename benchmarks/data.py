@@ -69,9 +69,7 @@ def adult() -> Data:
     return _load("adult", 1590, read, (48_842, 64))
 
 
-def _load(
-    name: str, openml_id: int, read: Callable[[Any], tuple[Any, Any]], shape: tuple[int, int]
-) -> Data:
+def _load(name: str, openml_id: int, read: Callable[[Any], tuple[Any, Any]], shape: tuple[int, int]) -> Data:
     """Read or fetch the data set; generate one of the same shape where there is no network."""
     import pandas as pd
 

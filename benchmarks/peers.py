@@ -101,7 +101,9 @@ class Shap(Peer):
     def __init__(self, model: Any, ensemble: TreeEnsemble) -> None:
         import shap
 
-        self.explainer = shap.TreeExplainer(as_dictionary(ensemble), feature_perturbation="tree_path_dependent")
+        self.explainer = shap.TreeExplainer(
+            as_dictionary(ensemble), feature_perturbation="tree_path_dependent"
+        )
 
     def __call__(self, rows: Rows) -> Values:
         return np.asarray(self.explainer.shap_values(rows, check_additivity=False))
@@ -243,7 +245,11 @@ def as_dictionary(ensemble: TreeEnsemble) -> dict[str, Any]:
                 "node_sample_weight": ensemble.cover[nodes],
             }
         )
-    return {"trees": trees, "base_offset": ensemble.base_values[0], "input_dtype": ensemble.row_format.numpy_dtype}
+    return {
+        "trees": trees,
+        "base_offset": ensemble.base_values[0],
+        "input_dtype": ensemble.row_format.numpy_dtype,
+    }
 
 
 PEERS: dict[str, type[Peer]] = {

@@ -77,18 +77,23 @@ def case_table(reports: list[Report]) -> str:
         "|---|---|---|---|---|---|---|---|---|",
     ]
     for report, result in _unique(reports):
-        version = "" if result["version"] in (None, "source") else f" {result['version']}"
-        name = LABELS[result["peer"]] + version
+        name, note, error = _name(result), _one_line(result["reason"]), _error(result)
         if not result["seconds"]:
-            lines.append(f"| {name} | {result['status']}: {_one_line(result['reason'])} | | | {_error(result)} | | | | |")
+            lines.append(f"| {name} | {result['status']}: {note} | | | {error} | | | | |")
             continue
         ns, ours = ns_per_leaf_row(report, result), ns_per_leaf_row(report, result, "ours_")
-        lines.append(
-            f"| {name}{' (' + result['reason'] + ')' if result['reason'] else ''} | {_short(median(ns))} "
-            f"| {_short(min(ns))} – {_short(max(ns))} | {_short(median(ns) / median(ours))} | {_error(result)} "
-            f"| {result['n_rows']:,} | {_seconds(result['import_seconds'])} | {_seconds(result['compile_seconds'])} "
-            f"| {_mib(result['peak_mib'])} |"
-        )
+        cells = [
+            f"{name} ({note})" if note else name,
+            _short(median(ns)),
+            f"{_short(min(ns))} – {_short(max(ns))}",
+            _short(median(ns) / median(ours)),
+            error,
+            f"{result['n_rows']:,}",
+            _seconds(result["import_seconds"]),
+            _seconds(result["compile_seconds"]),
+            _mib(result["peak_mib"]),
+        ]
+        lines.append(f"| {' | '.join(cells)} |")
     return "\n".join(lines)
 
 
@@ -99,9 +104,9 @@ def cases(reports: list[Report]) -> str:
 
 def latency(reports: list[Report]) -> str:
     lines = ["| | µs per call |", "|---|---|"]
-    for report, result in _unique(r for r in reports if r["case"] == "one-row"):
-        if result["seconds"] and result["n_rows"] == 1:
-            lines.append(f"| {LABELS[result['peer']]} {report['python']} | {_short(1e6 * median(result['seconds']))} |")
+    for _, result in _unique(r for r in reports if r["case"] == "one-row"):
+        if result["seconds"]:
+            lines.append(f"| {_name(result)} | {_short(1e6 * median(result['seconds']))} |")
     return "\n".join(lines)
 
 
@@ -115,14 +120,19 @@ def paper(reports: list[Report]) -> str:
         cells: dict[str, dict[int, str]] = {}
         for depth in PAPER_DEPTHS:
             for _, result in _unique(r for r in here if r["case"] == f"paper-{name}-{depth:02}"):
-                label = f"{LABELS[result['peer']]} {result['version'] or ''}".strip()
                 cell = result["status"]
                 if result["seconds"]:
                     cell = _short(1e6 * median(result["seconds"]) / result["n_rows"])
-                cells.setdefault(label, {})[depth] = cell
-        rows = [f"| {label} | " + " | ".join(row.get(d, "–") for d in PAPER_DEPTHS) + " |" for label, row in cells.items()]
-        head = [f"**{name}** ({here[0]['data']}), µs per row", "", "| depth | " + " | ".join(map(str, PAPER_DEPTHS)) + " |"]
-        tables.append("\n".join([*head, "|---" * (len(PAPER_DEPTHS) + 1) + "|", *rows]))
+                cells.setdefault(_name(result), {})[depth] = cell
+        lines = [
+            f"**{name}** ({here[0]['data']}), µs per row",
+            "",
+            f"| depth | {' | '.join(map(str, PAPER_DEPTHS))} |",
+            "|---" * (len(PAPER_DEPTHS) + 1) + "|",
+        ]
+        for peer, row in cells.items():
+            lines.append(f"| {peer} | {' | '.join(row.get(depth, '–') for depth in PAPER_DEPTHS)} |")
+        tables.append("\n".join(lines))
     return "\n\n".join(tables)
 
 
@@ -153,6 +163,11 @@ def write_tables(page: Path, tables: dict[str, str]) -> None:
 def main() -> None:
     reports = load()
     write_tables(DOCS / "performance.md", {name: make(reports) for name, make in TABLES.items()})
+
+
+def _name(result: dict[str, Any]) -> str:
+    version = "" if result["version"] in (None, "source") else f" {result['version']}"
+    return LABELS[result["peer"]] + version
 
 
 def _short(number: float) -> str:
