@@ -10,7 +10,7 @@ PIP := $(RUN) -m pip --quiet --disable-pip-version-check
 SOURCES := pyproject.toml CMakeLists.txt $(shell find src core -type f -not -name '*.pyc')
 SANITIZED := build/sanitized/$(VERSION)
 
-.PHONY: help demo test test-sanitized lint format bench clean
+.PHONY: help demo test test-sanitized lint format bench bench-paper clean
 
 help:  ## List these commands
 	@grep -hE '^[a-z-]+:.*##' $(MAKEFILE_LIST) | sed 's/:.*## /\t/' | expand -t 18
@@ -25,6 +25,17 @@ test: $(VENV)/.package $(VENV)/.test test-sanitized  ## Run the whole test suite
 test-sanitized: $(SANITIZED)/.package $(VENV)/.test
 	LD_PRELOAD=$$($${CXX:-c++} -print-file-name=libasan.so) ASAN_OPTIONS=detect_leaks=0 PYTHONPATH=$(SANITIZED) \
 	  $(RUN) -m pytest -q -p no:cacheprovider tests/test_kernel.py tests/test_engine.py
+
+bench: $(VENV)/.package $(VENV)/.bench  ## Measure every case beside every peer at hand (an hour or so)
+	$(RUN) -m benchmarks.run --missing
+	$(RUN) -m benchmarks.accuracy
+	$(RUN) -m benchmarks.tables
+	$(RUN) -m benchmarks.figures
+
+bench-paper: $(VENV)/.package $(VENV)/.bench  ## Repeat the paper's experiment and draw its figure
+	$(RUN) -m benchmarks.run --missing 'paper-*'
+	$(RUN) -m benchmarks.tables
+	$(RUN) -m benchmarks.figures
 
 lint: $(VENV)/.test $(VENV)/.lint  ## Check style, types and spelling
 	$(RUN) -m ruff check .

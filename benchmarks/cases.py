@@ -1,0 +1,153 @@
+"""The named cases: how a model is trained, which rows it explains, and who is asked to explain them."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from dataclasses import dataclass
+from functools import partial
+from typing import Any
+
+import numpy as np
+import numpy.typing as npt
+
+from . import data
+
+__all__ = ["CASES", "PAPER_DEPTHS", "Case", "Problem"]
+
+#: The depths of the paper's figure.
+PAPER_DEPTHS = tuple(range(2, 19, 2))
+
+#: Everybody who explains any trees, whatever library they were trained with.
+ANY_TREES = ("shap", "xgboost", "fasttreeshap-v1", "fasttreeshap-v2", "shapiq", "woodelf", "paper")
+
+
+@dataclass(frozen=True)
+class Problem:
+    """A trained model and rows to explain; it is pickled, so that each peer gets a process of its own."""
+
+    model: Any
+    rows: npt.NDArray[np.float32]
+    source: str  # of the data
+
+
+@dataclass(frozen=True)
+class Case:
+    name: str
+    title: str
+    make: Callable[[], Problem]
+    peers: tuple[str, ...] = ANY_TREES
+
+
+def xgboost(n_trees: int, depth: int, n_rows: int = 10_000) -> Problem:
+    import xgboost as xgb
+
+    train = data.generated(20_000)
+    settings = {"max_depth": depth, "eta": 0.1, "nthread": 1, "seed": 0}
+    model = xgb.train(settings, xgb.DMatrix(train.X, train.y), n_trees)
+    return Problem(model, data.generated(n_rows, seed=1).X, train.source)
+
+
+def lightgbm(n_trees: int, n_leaves: int, n_rows: int = 10_000) -> Problem:
+    import lightgbm as lgb
+
+    train = data.generated(20_000)
+    settings = {"num_leaves": n_leaves, "num_threads": 1, "seed": 0, "deterministic": True, "verbosity": -1}
+    model = lgb.train(settings, lgb.Dataset(train.X, train.y), n_trees)
+    return Problem(model, data.generated(n_rows, seed=1).X, train.source)
+
+
+def catboost() -> Problem:
+    import catboost as cb
+
+    train = data.generated(20_000)
+    model = cb.CatBoostRegressor(
+        iterations=500, depth=6, thread_count=1, random_seed=0, verbose=False, allow_writing_files=False
+    )
+    model.fit(train.X, train.y)
+    return Problem(model, data.generated(10_000, seed=1).X, train.source)
+
+
+def random_forest() -> Problem:
+    """Unlimited depth: paths that ask some 30 distinct features, where the published form breaks."""
+    from sklearn.ensemble import RandomForestRegressor
+
+    conductor = data.superconductor()
+    train, test = _split(conductor, n_test=4_263)
+    model = RandomForestRegressor(100, max_features=0.3, random_state=0, n_jobs=1)
+    model.fit(conductor.X[train], conductor.y[train])
+    return Problem(model, conductor.X[test][:1_000], conductor.source)
+
+
+def big_forest() -> Problem:
+    """Millions of nodes, for the memory they take."""
+    from sklearn.ensemble import ExtraTreesRegressor
+
+    train = data.generated(20_000)
+    model = ExtraTreesRegressor(200, max_features=1, random_state=0, n_jobs=1).fit(train.X, train.y)
+    return Problem(model, data.generated(100, seed=1).X, train.source)
+
+
+def single_tree(load: Callable[[], data.Data], n_test: int, depth: int) -> Problem:
+    """The paper's models: one regression tree for each depth."""
+    from sklearn.tree import DecisionTreeRegressor
+
+    table = load()
+    train, test = _split(table, n_test)
+    model = DecisionTreeRegressor(max_depth=depth, random_state=0).fit(table.X[train], table.y[train])
+    return Problem(model, table.X[test], table.source)
+
+
+def _split(table: data.Data, n_test: int) -> tuple[npt.NDArray[np.intp], npt.NDArray[np.intp]]:
+    order = np.random.default_rng(0).permutation(len(table.y))
+    return order[n_test:], order[:n_test]
+
+
+def _paper_cases(name: str, load: Callable[[], data.Data], n_test: int) -> list[Case]:
+    return [
+        Case(
+            f"paper-{name}-{depth:02}",
+            f"one tree of depth {depth}, {name}",
+            partial(single_tree, load, n_test, depth),
+        )
+        for depth in PAPER_DEPTHS
+    ]
+
+
+_ALL = (
+    Case("xgboost-100x6", "XGBoost, 100 trees of depth 6", partial(xgboost, 100, 6)),
+    Case("xgboost-100x8", "XGBoost, 100 trees of depth 8", partial(xgboost, 100, 8)),
+    Case("xgboost-100x12", "XGBoost, 100 trees of depth 12", partial(xgboost, 100, 12, 2_000)),
+    Case("xgboost-500x8", "XGBoost, 500 trees of depth 8", partial(xgboost, 500, 8)),
+    Case(
+        "lightgbm-200x31",
+        "LightGBM, 200 trees of 31 leaves",
+        partial(lightgbm, 200, 31),
+        ("lightgbm", *ANY_TREES),
+    ),
+    Case(
+        "lightgbm-200x255",
+        "LightGBM, 200 trees of 255 leaves",
+        partial(lightgbm, 200, 255, 2_000),
+        ("lightgbm", *ANY_TREES),
+    ),
+    Case("catboost-500x6", "CatBoost, 500 trees of depth 6", catboost, ("catboost", *ANY_TREES)),
+    Case("random-forest", "random forest, 100 trees of unlimited depth", random_forest),
+    Case("one-row", "one row, 100 trees of depth 6", partial(xgboost, 100, 6, 1)),
+    Case(
+        "ten-times-the-rows",
+        "100,000 rows, 100 trees of depth 6",
+        partial(xgboost, 100, 6, 100_000),
+        ("ours-tenth", "woodelf"),
+    ),
+    Case("two-threads", "two threads, 100 trees of depth 6", partial(xgboost, 100, 6), ("ours-2-threads",)),
+    Case(
+        "kernels",
+        "other instruction sets, 100 trees of depth 6",
+        partial(xgboost, 100, 6),
+        ("ours-avx2", "ours-baseline"),
+    ),
+    Case("big-forest", "extra trees, 200 trees of 20,000 leaves", big_forest, ("shap", "shapiq")),
+    *_paper_cases("adult", data.adult, 16_281),
+    *_paper_cases("conductor", data.superconductor, 10_631),
+)
+CASES = {case.name: case for case in _ALL}

@@ -1,0 +1,88 @@
+"""JSON results → pictures of the docs: ``python -m benchmarks.figures``.
+
+Draws the paper's figure, speed-up over TreeSHAP (shap's C code) against depth with the spread of the
+runs, and the picture of errors against players per path, from whatever results there are.
+"""
+
+from __future__ import annotations
+
+import json
+from pathlib import Path
+from statistics import mean, median, stdev
+from typing import Any
+
+from .accuracy import RESULT as ACCURACY
+from .cases import PAPER_DEPTHS
+from .tables import DOCS, LABELS, Report, load
+
+__all__ = ["accuracy_figure", "main", "paper_figure", "speed_ups"]
+
+#: Depth → (mean, standard deviation) over the runs.
+Curve = dict[int, tuple[float, float]]
+
+
+def speed_ups(reports: list[Report], data: str) -> dict[str, Curve]:
+    """For each peer and version, how many times faster per row than shap in results of the same Python."""
+    curves: dict[str, Curve] = {}
+    for report in reports:
+        if not report["case"].startswith(f"paper-{data}-"):
+            continue
+        depth = report["depth"]
+        done = {r["peer"]: r for r in report["results"] if r["seconds"]}
+        if "shap" not in done:
+            continue
+        tree_shap = median(done["shap"]["seconds"]) / done["shap"]["n_rows"]
+        for peer, result in done.items():
+            ratios = [tree_shap * result["n_rows"] / seconds for seconds in result["seconds"]]
+            spread = stdev(ratios) if len(ratios) > 1 else 0.0
+            curve = curves.setdefault(f"{LABELS[peer]} {result['version'] or ''}".strip(), {})
+            curve.setdefault(depth, (mean(ratios), spread))
+    return curves
+
+
+def paper_figure(reports: list[Report], path: Path) -> None:
+    from matplotlib.figure import Figure
+
+    figure = Figure(figsize=(11, 5), layout="constrained")
+    for axes, data in zip(figure.subplots(1, 2, sharey=True), ("adult", "conductor"), strict=True):
+        for label, curve in speed_ups(reports, data).items():
+            depths = sorted(curve)
+            means, spreads = zip(*(curve[depth] for depth in depths), strict=True)
+            axes.errorbar(depths, means, yerr=spreads, marker="o", markersize=3, capsize=2, label=label)
+        axes.set(title=data, xlabel="depth of the tree", xticks=PAPER_DEPTHS, yscale="log")
+        axes.grid(alpha=0.3)
+    figure.axes[0].set_ylabel("speed-up over TreeSHAP (shap's C code), one core")
+    figure.axes[1].legend(fontsize="small", loc="upper left", bbox_to_anchor=(1.0, 1.0))
+    path.parent.mkdir(parents=True, exist_ok=True)
+    figure.savefig(path, dpi=150)
+
+
+def accuracy_figure(report: dict[str, Any], path: Path) -> None:
+    from matplotlib.figure import Figure
+
+    figure = Figure(figsize=(7, 4.5), layout="constrained")
+    axes = figure.subplots()
+    for label, errors in report["errors"].items():
+        # What is not a number, or larger than anything sensible, is drawn at the upper edge.
+        heights = [min(e, 1e6) if e is not None else 1e6 for e in errors]
+        axes.plot(report["players"], [max(h, 1e-17) for h in heights], marker="o", markersize=3, label=label)
+    axes.set(xscale="log", yscale="log", xlabel="distinct players on a path")
+    axes.set_ylabel("largest error / largest value")
+    axes.set_xticks(report["players"], [str(d) for d in report["players"]])
+    axes.minorticks_off()
+    axes.grid(alpha=0.3)
+    axes.legend(fontsize="small")
+    path.parent.mkdir(parents=True, exist_ok=True)
+    figure.savefig(path, dpi=150)
+
+
+def main() -> None:
+    reports = load()
+    if any(report["case"].startswith("paper-") for report in reports):
+        paper_figure(reports, DOCS / "images" / "paper.png")
+    if ACCURACY.exists():
+        accuracy_figure(json.loads(ACCURACY.read_text()), DOCS / "images" / "accuracy.png")
+
+
+if __name__ == "__main__":
+    main()

@@ -1,0 +1,270 @@
+"""Who is measured: one small class for each system, all alike.
+
+A peer is made from a trained model (that is its compile time) and called with rows, an array in and an
+array out. A peer that cannot explain the model raises; the benchmark reports its words.
+"""
+
+from __future__ import annotations
+
+import os
+from typing import Any, ClassVar
+from unittest.mock import patch
+
+import numpy as np
+import numpy.typing as npt
+
+from linear_treeshap.ensemble import TreeEnsemble
+
+from .as_xgboost import as_xgboost
+
+__all__ = ["PEERS", "Peer"]
+
+Rows = npt.NDArray[np.float32]
+Values = npt.NDArray[Any]  # (n_rows, n_features)
+
+
+class Peer:
+    """What all peers share. ``tolerance`` is the largest error that still counts as the right answer,
+    relative to the largest value of any feature in any row."""
+
+    package: ClassVar[str]  # its name on PyPI
+    module: ClassVar[str]  # its name in Python
+    #: Float64 throughout: what is left is rounding, some 1e-16 for each of a few thousand trees.
+    tolerance: ClassVar[float] = 1e-9
+    #: Time is not in proportion to the rows, so that a measurement with fewer of them would slander it:
+    #: all of them, if need be only once.
+    all_rows: ClassVar[bool] = False
+
+    def __init__(self, model: Any, ensemble: TreeEnsemble) -> None:
+        raise NotImplementedError
+
+    def __call__(self, rows: Rows) -> Values:
+        raise NotImplementedError
+
+
+class Ours(Peer):
+    package, module = "linear-treeshap", "linear_treeshap"
+    all_rows = True
+    n_jobs: ClassVar[int] = 1
+    kernel: ClassVar[str] = ""  # the best one
+
+    def __init__(self, model: Any, ensemble: TreeEnsemble) -> None:
+        from linear_treeshap import TreeExplainer
+        from linear_treeshap.engine import KERNEL_VARIABLE, available_cpus
+
+        if available_cpus() < self.n_jobs:
+            raise RuntimeError(f"needs {self.n_jobs} CPUs, this process may use {available_cpus()}")
+        with patch.dict(os.environ, {KERNEL_VARIABLE: self.kernel} if self.kernel else {}):
+            self.explainer = TreeExplainer(model, n_jobs=self.n_jobs)
+
+    def __call__(self, rows: Rows) -> Values:
+        return self.explainer.shap_values(rows, check_additivity=False)
+
+
+class OursOnATenth(Ours):
+    """The first tenth of the rows: what they cost, beside what all of them cost."""
+
+
+class OursWithTwoThreads(Ours):
+    n_jobs = 2
+
+
+class OursWithAvx2(Ours):
+    kernel = "avx2"
+
+
+class OursWithBaseline(Ours):
+    kernel = "baseline"
+
+
+class Paper(Peer):
+    """Linear TreeShap as published, in NumPy. (The authors' own code is not on PyPI.)"""
+
+    package, module = "linear-treeshap", "linear_treeshap.paper"
+    #: It loses about a digit with every two features of a path; this is where it starts to show.
+    tolerance = 1e-6
+
+    def __init__(self, model: Any, ensemble: TreeEnsemble) -> None:
+        self.ensemble = ensemble
+
+    def __call__(self, rows: Rows) -> Values:
+        from linear_treeshap.paper import linear_tree_shap
+
+        return linear_tree_shap(self.ensemble, rows, check_additivity=False)[:, :, 0]
+
+
+class Shap(Peer):
+    """The C code of shap; a dictionary keeps it from calling XGBoost's and LightGBM's own."""
+
+    package, module = "shap", "shap"
+
+    def __init__(self, model: Any, ensemble: TreeEnsemble) -> None:
+        import shap
+
+        self.explainer = shap.TreeExplainer(
+            as_dictionary(ensemble), feature_perturbation="tree_path_dependent"
+        )
+
+    def __call__(self, rows: Rows) -> Values:
+        return np.asarray(self.explainer.shap_values(rows, check_additivity=False))
+
+
+class FastTreeShap(Peer):
+    package, module = "fasttreeshap", "fasttreeshap"
+    algorithm: ClassVar[str] = "v1"
+
+    def __init__(self, model: Any, ensemble: TreeEnsemble) -> None:
+        import fasttreeshap
+
+        self.explainer = fasttreeshap.TreeExplainer(
+            as_dictionary(ensemble), algorithm=self.algorithm, n_jobs=1, shortcut=False
+        )
+
+    def __call__(self, rows: Rows) -> Values:
+        return np.asarray(self.explainer.shap_values(rows, check_additivity=False))
+
+
+class FastTreeShapV2(FastTreeShap):
+    algorithm = "v2"
+
+
+class XGBoost(Peer):
+    """XGBoost's own values; trees of other libraries are loaded into it."""
+
+    package, module = "xgboost", "xgboost"
+    #: Sums in float32, and since 3.3 with eight points, which is exact to 8 features on a path only.
+    tolerance = 1e-3
+
+    def __init__(self, model: Any, ensemble: TreeEnsemble) -> None:
+        import xgboost
+
+        self.booster = model if isinstance(model, xgboost.Booster) else as_xgboost(ensemble)
+        self.booster.set_param({"nthread": 1})
+
+    def __call__(self, rows: Rows) -> Values:
+        import xgboost
+
+        values = self.booster.predict(xgboost.DMatrix(rows, nthread=1), pred_contribs=True)
+        return np.asarray(values)[:, :-1]
+
+
+class LightGBM(Peer):
+    package, module = "lightgbm", "lightgbm"
+
+    def __init__(self, model: Any, ensemble: TreeEnsemble) -> None:
+        self.booster = model
+
+    def __call__(self, rows: Rows) -> Values:
+        return np.asarray(self.booster.predict(rows, pred_contrib=True, num_threads=1))[:, :-1]
+
+
+class CatBoost(Peer):
+    package, module = "catboost", "catboost"
+    all_rows = True
+
+    def __init__(self, model: Any, ensemble: TreeEnsemble) -> None:
+        self.model = model
+
+    def __call__(self, rows: Rows) -> Values:
+        import catboost
+
+        pool = catboost.Pool(rows, thread_count=1)
+        return np.asarray(self.model.get_feature_importance(pool, type="ShapValues", thread_count=1))[:, :-1]
+
+
+class Shapiq(Peer):
+    """The quadrature kernel of shapiq, called once with all rows: its own explainer calls it per row."""
+
+    package, module = "shapiq", "shapiq"
+
+    def __init__(self, model: Any, ensemble: TreeEnsemble) -> None:
+        try:
+            from shapiq.tree import QuadratureTreeSHAP, TreeModel
+        except ImportError as error:
+            raise RuntimeError("this release has no compiled kernel for values; 1.8 has") from error
+        trees = [
+            TreeModel(
+                children_left=tree["children_left"].astype(int),
+                children_right=tree["children_right"].astype(int),
+                children_missing=tree["children_default"].astype(int),
+                features=tree["features"].astype(int),
+                thresholds=tree["thresholds"].copy(),
+                values=tree["values"][:, 0].copy(),
+                node_sample_weight=tree["node_sample_weight"].copy(),
+            )
+            for tree in as_dictionary(ensemble)["trees"]
+        ]
+        self.explainer = QuadratureTreeSHAP(trees)
+        self.used = self.explainer._relevant_features
+        self.explainer._explain_cpp(np.zeros(len(self.used)))  # this makes the kernel's arguments
+
+    def __call__(self, rows: Rows) -> Values:
+        from shapiq.tree.quadrature.cext import quadrature_tree_shap
+
+        before, after = self.explainer._kernel_args[:18], self.explainer._kernel_args[18:]
+        out = np.zeros((len(rows), len(self.used)))
+        quadrature_tree_shap(*before, np.ascontiguousarray(rows[:, self.used], dtype=np.float64), out, *after)
+        values = np.zeros(rows.shape)
+        values[:, self.used] = out
+        return values
+
+
+class Woodelf(Peer):
+    package, module = "woodelf-explainer", "woodelf"
+    tolerance = 1e-4  # sums in float32
+    all_rows = True
+
+    def __init__(self, model: Any, ensemble: TreeEnsemble) -> None:
+        from woodelf import WoodelfExplainer
+
+        self.explainer = WoodelfExplainer(model)
+        self.columns = [f"f{feature}" for feature in range(ensemble.n_features)]
+
+    def __call__(self, rows: Rows) -> Values:
+        import pandas as pd
+
+        return np.asarray(self.explainer.shap_values(pd.DataFrame(rows, columns=self.columns), verbose=False))
+
+
+def as_dictionary(ensemble: TreeEnsemble) -> dict[str, Any]:
+    """The dictionary of arrays that shap and its descendants read."""
+    if (ensemble.category_set >= 0).any() or ensemble.n_outputs != 1:
+        raise RuntimeError("only numeric splits and one output can be written as a dictionary of arrays")
+    trees = []
+    for first, end in zip(ensemble.tree_offsets[:-1], ensemble.tree_offsets[1:], strict=True):
+        nodes = slice(first, end)
+        left, right = ensemble.left[nodes], ensemble.right[nodes]
+        trees.append(
+            {
+                "children_left": left,
+                "children_right": right,
+                "children_default": np.where(ensemble.missing_left[nodes], left, right),
+                "features": ensemble.feature[nodes],
+                "thresholds": ensemble.threshold[nodes],
+                "values": ensemble.value[nodes],
+                "node_sample_weight": ensemble.cover[nodes],
+            }
+        )
+    return {
+        "trees": trees,
+        "base_offset": ensemble.base_values[0],
+        "input_dtype": ensemble.row_format.numpy_dtype,
+    }
+
+
+PEERS: dict[str, type[Peer]] = {
+    "ours": Ours,
+    "ours-tenth": OursOnATenth,
+    "ours-2-threads": OursWithTwoThreads,
+    "ours-avx2": OursWithAvx2,
+    "ours-baseline": OursWithBaseline,
+    "paper": Paper,
+    "shap": Shap,
+    "fasttreeshap-v1": FastTreeShap,
+    "fasttreeshap-v2": FastTreeShapV2,
+    "xgboost": XGBoost,
+    "lightgbm": LightGBM,
+    "catboost": CatBoost,
+    "shapiq": Shapiq,
+    "woodelf": Woodelf,
+}
