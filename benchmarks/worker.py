@@ -120,7 +120,8 @@ def row_errors(values: Values, expected: Values) -> Values:
     if values.shape != expected.shape:
         return np.full(len(expected), np.inf)
     scale = max(float(np.abs(expected).max()), np.finfo(np.float64).tiny)
-    return np.where(np.isfinite(values), np.abs(values - expected) / scale, np.inf).max(axis=1)
+    errors: Values = np.where(np.isfinite(values), np.abs(values - expected) / scale, np.inf)
+    return np.asarray(errors.max(axis=1))
 
 
 def _additivity_errors(problem: Problem, ensemble: TreeEnsemble, rows: Rows, values: Values) -> Values:

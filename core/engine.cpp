@@ -26,9 +26,7 @@ constexpr std::size_t kMaxTaskWork = 50'000'000;  // leaves · rows of a chunk: 
 // Below this many leaves · rows a thread costs more to start than it saves.
 constexpr std::size_t kWorkPerThread = 200'000;
 
-std::size_t round_to_blocks(std::size_t n_rows) {
-    return std::max<std::size_t>(1, n_rows / kBlockRows) * kBlockRows;
-}
+std::size_t round_to_blocks(std::size_t n_rows) { return std::max<std::size_t>(1, n_rows / kBlockRows) * kBlockRows; }
 
 }  // namespace
 
@@ -43,7 +41,8 @@ std::size_t Engine::rows_per_task(std::size_t n_rows, int n_threads) const {
     const bool is_cached = constants_.data() != nullptr;
     std::size_t bytes_per_row = 1, most_leaves = 1;
     for (const auto& chunk : program_.chunks) {
-        bytes_per_row = std::max(bytes_per_row, 8 * (chunk.columns.size() + chunk.players.size() * static_cast<std::size_t>(chunk.n_outputs)));
+        bytes_per_row = std::max(bytes_per_row, 8 * (chunk.columns.size() +
+                                                     chunk.players.size() * static_cast<std::size_t>(chunk.n_outputs)));
         most_leaves = std::max(most_leaves, chunk.n_leaves);
     }
     auto rows = is_cached ? kTaskRows : kTaskRowsExpanding;
@@ -56,14 +55,16 @@ std::size_t Engine::rows_per_task(std::size_t n_rows, int n_threads) const {
 template <class Value>
 void Engine::explain(const RowsView& rows, std::span<Value> values, int n_threads, const Control::Poll& poll) const {
     constexpr bool is_double = std::is_same_v<Value, double>;
-    const std::size_t row_values = static_cast<std::size_t>(program_.n_players) * static_cast<std::size_t>(program_.n_outputs);
+    const std::size_t row_values =
+        static_cast<std::size_t>(program_.n_players) * static_cast<std::size_t>(program_.n_outputs);
     const std::size_t n_chunks = program_.chunks.size();
     if (rows.n_rows == 0 || n_chunks == 0) {
         std::fill(values.begin(), values.end(), Value(0));
         return;
     }
     const std::size_t work = program_.n_leaves * rows.n_rows;
-    n_threads = static_cast<int>(std::clamp<std::size_t>(work / kWorkPerThread, 1, static_cast<std::size_t>(n_threads)));
+    n_threads =
+        static_cast<int>(std::clamp<std::size_t>(work / kWorkPerThread, 1, static_cast<std::size_t>(n_threads)));
     const std::size_t task_rows = rows_per_task(rows.n_rows, n_threads);
     const std::size_t n_parts = (rows.n_rows + task_rows - 1) / task_rows;
     const bool split_trees = n_parts < static_cast<std::size_t>(n_threads) && n_chunks > 1;
@@ -76,7 +77,8 @@ void Engine::explain(const RowsView& rows, std::span<Value> values, int n_thread
     };
     const auto part_at = [&](std::size_t i) {
         const std::size_t first = i * task_rows, n = std::min(task_rows, rows.n_rows - first);
-        const auto* const data = static_cast<const std::byte*>(rows.data) + first * static_cast<std::size_t>(program_.n_columns) * number_size;
+        const auto* const data = static_cast<const std::byte*>(rows.data) +
+                                 first * static_cast<std::size_t>(program_.n_columns) * number_size;
         return Part{{data, n}, first * row_values, n * row_values};
     };
     const auto explain_chunk = [&](const Part& part, std::size_t c, double* to, bool is_caller) {
@@ -99,7 +101,8 @@ void Engine::explain(const RowsView& rows, std::span<Value> values, int n_thread
             }
             for (std::size_t c = 0; c < n_chunks; ++c)
                 if (!explain_chunk(part, c, sum, is_caller)) return;
-            if constexpr (!is_double) std::transform(exact.begin(), exact.end(), to, [](double v) { return static_cast<Value>(v); });
+            if constexpr (!is_double)
+                std::transform(exact.begin(), exact.end(), to, [](double v) { return static_cast<Value>(v); });
         });
         return;
     }
@@ -108,7 +111,8 @@ void Engine::explain(const RowsView& rows, std::span<Value> values, int n_thread
     std::vector<double> by_chunk(n_chunks * n_values);
     parallel_for(n_parts * n_chunks, n_threads, control, [&](std::size_t task, bool is_caller) {
         const Part part = part_at(task / n_chunks);
-        explain_chunk(part, task % n_chunks, by_chunk.data() + (task % n_chunks) * n_values + part.first_value, is_caller);
+        explain_chunk(part, task % n_chunks, by_chunk.data() + (task % n_chunks) * n_values + part.first_value,
+                      is_caller);
     });
     for (std::size_t i = 0; i < n_values; ++i) {
         double sum = 0.0;

@@ -18,13 +18,13 @@ struct EnsembleView {
     std::span<const std::int64_t> category_offsets;
     std::span<const std::int32_t> category_codes;
     std::span<const double> cover_ratio;
-    std::span<const double> value;              // (n_nodes, width), row-major
+    std::span<const double> value;  // (n_nodes, width), row-major
     std::span<const std::int32_t> tree_output;
-    std::span<const std::int32_t> player;       // (n_features,) the player each column belongs to
-    std::int32_t width;                         // outputs per leaf
+    std::span<const std::int32_t> player;  // (n_features,) the player each column belongs to
+    std::int32_t width;                    // outputs per leaf
     std::int32_t n_outputs;
     std::int32_t n_players;
-    bool is_float32;                            // numbers are float32 before they meet a threshold
+    bool is_float32;  // numbers are float32 before they meet a threshold
 
     std::int64_t n_trees() const { return static_cast<std::int64_t>(tree_offsets.size()) - 1; }
 };

@@ -53,7 +53,8 @@ EdgeConstants edge_constants(const Split& split, int side, const Rule& rule, int
     const double u = t + absent * c;
     const double per_u_above = split.above < 0 ? 1.0 : 1.0 / (t + absent * split.absent_above);
     return {{w, absent * c * per_u_above, u * per_u_above},
-            {0.0, -rule.weight_per_absent[point] * per_u_above, weight * (split.absent_above * (1.0 - w)) * per_u_above / u}};
+            {0.0, -rule.weight_per_absent[point] * per_u_above,
+             weight * (split.absent_above * (1.0 - w)) * per_u_above / u}};
 }
 
 // Writes the constants of a tile in the order in which `walk` reads them.
@@ -132,7 +133,8 @@ class Expander {
                         return each([&](int v) {
                             const Vec here = select(mask_of(satisfied[at(i)][side] >> (v * kLanes)),
                                                     broadcast(constant[kSatisfied]), broadcast(constant[kUnsatisfied]));
-                            return select(mask_of(satisfied[at(i)][2] >> (v * kLanes)), here, broadcast(constant[kUnsatisfiedAbove]));
+                            return select(mask_of(satisfied[at(i)][2] >> (v * kLanes)), here,
+                                          broadcast(constant[kUnsatisfiedAbove]));
                         });
                     };
                     difference[at(i)][at(side)] = choose(e.difference);
@@ -145,14 +147,17 @@ class Expander {
                 std::array<States, kMaxTreeletBits> sum;  // H of every split, from the bottom up
                 for (int i = treelet.n_splits - 1; i >= 0; --i) {
                     sum[at(i)].fill(broadcast(0.0));
-                    double* const phi = table + ((1 + slot_position(treelet, split_at(i).slot)) * n_points_ + k) * kStates;
+                    double* const phi =
+                        table + ((1 + slot_position(treelet, split_at(i).slot)) * n_points_ + k) * kStates;
                     for (int side = 0; side < 2; ++side) {
                         const auto child = split_at(i).child[side];
                         const int inside = position(treelet, child);
-                        const double value = child < 0 ? tree_.leaf_value[at(~child) * at(n_outputs_) + at(output)] : 0.0;
+                        const double value =
+                            child < 0 ? tree_.leaf_value[at(~child) * at(n_outputs_) + at(output)] : 0.0;
                         for (int v = 0; v < n; ++v) {
-                            const Vec h = inside >= 0 ? sum[at(inside)][at(v)]
-                                                      : product[at(i)][at(v)] * factor[at(i)][at(side)][at(v)] * broadcast(value);
+                            const Vec h =
+                                inside >= 0 ? sum[at(inside)][at(v)]
+                                            : product[at(i)][at(v)] * factor[at(i)][at(side)][at(v)] * broadcast(value);
                             sum[at(i)][at(v)] = sum[at(i)][at(v)] + h;
                             double* const to = phi + v * kLanes;
                             store(to, fma(h, difference[at(i)][at(side)][at(v)], load(to)));
@@ -177,7 +182,8 @@ class Expander {
             if (inside >= 0) {
                 is_above = out[at(inside)][at(above % 2)];
             } else if (above >= 0) {
-                const auto bit = std::find(treelet.bit.begin() + treelet.n_splits, treelet.bit.begin() + treelet.n_bits, above);
+                const auto bit =
+                    std::find(treelet.bit.begin() + treelet.n_splits, treelet.bit.begin() + treelet.n_bits, above);
                 is_above = states_with_bit[static_cast<std::size_t>(bit - treelet.bit.begin())];
             }
             const std::uint32_t left = states_with_bit[at(i)];
@@ -260,10 +266,10 @@ struct Walk {
     int n_outputs;
     const std::uint64_t* satisfied;
     const std::uint8_t* states;  // [treelet][row]
-    int shift;       // first row of the group within the block
-    double* phi;     // [player][output][V vectors]
-    double* stack_c; // [level][K][V vectors]
-    double* stack_h; // [level][side][output][K][V vectors]
+    int shift;                   // first row of the group within the block
+    double* phi;                 // [player][output][V vectors]
+    double* stack_c;             // [level][K][V vectors]
+    double* stack_h;             // [level][side][output][K][V vectors]
 
     using Tile = std::array<std::array<Vec, V>, K>;
     using Masks = std::array<Mask, V>;
@@ -345,7 +351,8 @@ struct Walk {
     };
 
     // Reads the places of one side's constants off the streams.
-    LTS_INLINE Side side_constants(const Step& step, const Split& split, std::size_t side, const double*& scalars, const double*& tables) const {
+    LTS_INLINE Side side_constants(const Step& step, const Split& split, std::size_t side, const double*& scalars,
+                                   const double*& tables) const {
         Side out;
         if (step.child[side] != Child::inner) {
             out.factors = scalars;
@@ -381,7 +388,8 @@ struct Walk {
 
     // Σ_k H[k]·difference_k over one edge.
     template <bool kRepeated>
-    LTS_INLINE std::array<Vec, V> contribution(const Tile& h, const Split& split, std::int32_t edge, const double* differences) const {
+    LTS_INLINE std::array<Vec, V> contribution(const Tile& h, const Split& split, std::int32_t edge,
+                                               const double* differences) const {
         const Masks here = masks(edge);
         std::array<Vec, V> sum;
         for (int k = 0; k < K; ++k) {
@@ -435,11 +443,13 @@ struct Walk {
                     is_repeated ? descend<true>(step, split, scalars) : descend<false>(step, split, scalars);
                     break;
                 case Step::Kind::close:
-                    is_repeated ? close<true>(step, split, scalars, tables) : close<false>(step, split, scalars, tables);
+                    is_repeated ? close<true>(step, split, scalars, tables)
+                                : close<false>(step, split, scalars, tables);
                     break;
                 case Step::Kind::whole:
                     for (int output = 0; output < n_outputs; ++output)
-                        through(one, tree.treelets[0], output, tables + treelet_doubles(tree.treelets[0], K) * at(output));
+                        through(one, tree.treelets[0], output,
+                                tables + treelet_doubles(tree.treelets[0], K) * at(output));
                     break;
             }
         }
@@ -462,15 +472,23 @@ void walk_block(const Chunk& chunk, const Tree& tree, const double* constants, c
         for (const auto& tile : tree.tiles) {
             const auto run = [&]<int K>() {
                 double* const stack_h = stack + at(tree.n_levels + 1) * Walk<K, V>::kTileDoubles;
-                Walk<K, V>{tree, chunk.n_outputs, satisfied, states, shift, phi, stack, stack_h}.run(constants + tile.scalars,
-                                                                                           constants + tile.tables);
+                Walk<K, V>{tree, chunk.n_outputs, satisfied, states, shift, phi, stack, stack_h}.run(
+                    constants + tile.scalars, constants + tile.tables);
             };
             static_assert(kMaxTile == 4);
             switch (tile.n_points) {
-                case 1: run.template operator()<1>(); break;
-                case 2: run.template operator()<2>(); break;
-                case 3: run.template operator()<3>(); break;
-                default: run.template operator()<4>(); break;
+                case 1:
+                    run.template operator()<1>();
+                    break;
+                case 2:
+                    run.template operator()<2>();
+                    break;
+                case 3:
+                    run.template operator()<3>();
+                    break;
+                default:
+                    run.template operator()<4>();
+                    break;
             }
         }
     }
@@ -497,7 +515,8 @@ void expand_lookup(const Program& program, const Chunk& chunk, const Tree& tree,
             satisfy(tree.splits[i], i, left, satisfied.data());
         }
         std::fill_n(phi.reserve(block_doubles), block_doubles, 0.0);
-        walk_block<1>(chunk, tree, constants.data(), satisfied.data(), states.reserve(tree.treelets.size() * kBlockRows), n_rows, phi.reserve(0), stack.reserve(0));
+        walk_block<1>(chunk, tree, constants.data(), satisfied.data(),
+                      states.reserve(tree.treelets.size() * kBlockRows), n_rows, phi.reserve(0), stack.reserve(0));
         for (std::size_t p = 0; p < tree.lookup_slot.size(); ++p)
             for (std::size_t o = 0; o < per_player; ++o)
                 for (std::size_t r = 0; r < at(n_rows); ++r) {
@@ -509,7 +528,8 @@ void expand_lookup(const Program& program, const Chunk& chunk, const Tree& tree,
 }
 
 template <int V, class Number>
-void look_up_block(const Program& program, const Chunk& chunk, const Tree& tree, const double* table, const Number* x, int n_rows, double* phi) {
+void look_up_block(const Program& program, const Chunk& chunk, const Tree& tree, const double* table, const Number* x,
+                   int n_rows, double* phi) {
     alignas(64) std::array<std::uint8_t, kBlockRows> index{};
     for (std::size_t bit = 0; bit < tree.conditions.size(); ++bit) {
         add_bit(index.data(), goes_left(program, tree.splits[at(tree.conditions[bit])], x), static_cast<int>(bit));
@@ -557,7 +577,8 @@ void add_to_values(const Program& program, const Chunk& chunk, const double* phi
 }
 
 template <int V, class Number>
-void explain_rows(const Program& program, const Chunk& chunk, const RowsView& rows, const double* constants, Workspace& work, double* values) {
+void explain_rows(const Program& program, const Chunk& chunk, const RowsView& rows, const double* constants,
+                  Workspace& work, double* values) {
     const std::size_t n_blocks = (rows.n_rows + kBlockRows - 1) / kBlockRows;
     const std::size_t x_numbers = chunk.columns.size() * kBlockRows;
     const std::size_t phi_doubles = chunk.players.size() * at(chunk.n_outputs) * kBlockRows;
@@ -568,7 +589,9 @@ void explain_rows(const Program& program, const Chunk& chunk, const RowsView& ro
     std::uint8_t* const states = work.states.reserve(at(chunk.max_treelets) * kBlockRows);
     std::fill_n(phi, n_blocks * phi_doubles, 0.0);
 
-    const auto rows_of = [&](std::size_t block) { return std::min<std::size_t>(kBlockRows, rows.n_rows - block * kBlockRows); };
+    const auto rows_of = [&](std::size_t block) {
+        return std::min<std::size_t>(kBlockRows, rows.n_rows - block * kBlockRows);
+    };
     const auto* const data = static_cast<const Number*>(rows.data);
     for (std::size_t b = 0; b < n_blocks; ++b)
         transpose_block(program, chunk, data + b * kBlockRows * at(program.n_columns), rows_of(b), x + b * x_numbers);
@@ -583,7 +606,8 @@ void explain_rows(const Program& program, const Chunk& chunk, const RowsView& ro
         for (std::size_t b = 0; b < n_blocks; ++b) {
             const auto n_rows = static_cast<int>(rows_of(b));
             if (tree.is_lookup()) {
-                look_up_block<V>(program, chunk, tree, tree_constants, x + b * x_numbers, n_rows, phi + b * phi_doubles);
+                look_up_block<V>(program, chunk, tree, tree_constants, x + b * x_numbers, n_rows,
+                                 phi + b * phi_doubles);
                 continue;
             }
             for (std::size_t i = 0; i < tree.splits.size(); ++i)
@@ -596,7 +620,8 @@ void explain_rows(const Program& program, const Chunk& chunk, const RowsView& ro
         add_to_values<V>(program, chunk, phi + b * phi_doubles, rows_of(b), values + b * kBlockRows * row_doubles);
 }
 
-void explain(const Program& program, const Chunk& chunk, const RowsView& rows, const double* constants, Workspace& work, double* values) {
+void explain(const Program& program, const Chunk& chunk, const RowsView& rows, const double* constants, Workspace& work,
+             double* values) {
     const auto run = [&]<int V>() {
         if (program.is_float32) {
             explain_rows<V, float>(program, chunk, rows, constants, work, values);
@@ -615,7 +640,8 @@ bool is_supported() {
                    __builtin_cpu_supports("bmi2");
 #if defined(__AVX512F__)
     has_all = has_all && __builtin_cpu_supports("avx512f") && __builtin_cpu_supports("avx512dq") &&
-              __builtin_cpu_supports("avx512vl") && __builtin_cpu_supports("avx512bw") && __builtin_cpu_supports("avx512cd");
+              __builtin_cpu_supports("avx512vl") && __builtin_cpu_supports("avx512bw") &&
+              __builtin_cpu_supports("avx512cd");
 #endif
     return has_all;
 #else

@@ -43,7 +43,8 @@ void explain(const Engine& engine, const Matrix<Number>& rows, const Values<Valu
     const Program& program = engine.program();
     if (program.is_float32 != std::is_same_v<Number, float>) throw nb::type_error("rows are of the wrong number type");
     if (rows.shape(1) != static_cast<std::size_t>(program.n_columns) || out.shape(0) != rows.shape(0) ||
-        out.shape(1) != static_cast<std::size_t>(program.n_players) || out.shape(2) != static_cast<std::size_t>(program.n_outputs))
+        out.shape(1) != static_cast<std::size_t>(program.n_players) ||
+        out.shape(2) != static_cast<std::size_t>(program.n_outputs))
         throw nb::value_error("rows or out have the wrong shape");
     const auto poll = [&](double share_done) {
         const nb::gil_scoped_acquire gil;
@@ -79,10 +80,23 @@ NB_MODULE(_core, m) {
            const Array<std::int32_t>& category_codes, const Array<double>& cover_ratio, const Matrix<double>& value,
            const Array<std::int32_t>& tree_output, const Array<std::int32_t>& player, std::int32_t n_outputs,
            std::int32_t n_players, bool is_float32, const std::optional<std::string>& kernel) {
-            const EnsembleView view{span(tree_offsets), span(left), span(right), span(feature), span(threshold),
-                                    span(missing_left), span(category_set), span(category_offsets), span(category_codes),
-                                    span(cover_ratio), {value.data(), value.size()}, span(tree_output), span(player),
-                                    static_cast<std::int32_t>(value.shape(1)), n_outputs, n_players, is_float32};
+            const EnsembleView view{span(tree_offsets),
+                                    span(left),
+                                    span(right),
+                                    span(feature),
+                                    span(threshold),
+                                    span(missing_left),
+                                    span(category_set),
+                                    span(category_offsets),
+                                    span(category_codes),
+                                    span(cover_ratio),
+                                    {value.data(), value.size()},
+                                    span(tree_output),
+                                    span(player),
+                                    static_cast<std::int32_t>(value.shape(1)),
+                                    n_outputs,
+                                    n_players,
+                                    is_float32};
             const nb::gil_scoped_release no_gil;
             return std::make_unique<Engine>(view, kernel_named(kernel));
         },

@@ -82,7 +82,8 @@ class TreeCompiler {
             const auto number = is_leaf ? ~n_leaves : static_cast<std::int32_t>(tree_.splits.size());
             if (parent >= 0) tree_.splits[static_cast<std::size_t>(parent)].child[side] = number;
             if (is_leaf) {
-                const auto* value = &e_.value[at * static_cast<std::size_t>(e_.width) + static_cast<std::size_t>(first_value_)];
+                const auto* value =
+                    &e_.value[at * static_cast<std::size_t>(e_.width) + static_cast<std::size_t>(first_value_)];
                 tree_.leaf_value.insert(tree_.leaf_value.end(), value, value + n_outputs_);
                 ++n_leaves;
                 continue;
@@ -108,7 +109,8 @@ class TreeCompiler {
             std::int32_t split;
             bool entering;
         };
-        std::vector<std::int32_t> last_edge(players_.global.size() * static_cast<std::size_t>(n_outputs_), -1);  // by slot
+        std::vector<std::int32_t> last_edge(players_.global.size() * static_cast<std::size_t>(n_outputs_),
+                                            -1);  // by slot
         std::vector<Visit> pending{{0, true}};
         int n_on_path = 0, most = 0;
         // A split is visited on the way down, between its children, and on the way up: `edge` says
@@ -212,10 +214,11 @@ class TreeCompiler {
             } else {
                 visit.close.child[static_cast<std::size_t>(side)] = Child::inner;
                 const auto level = visit.close.level;
-                tree_.steps.push_back({Step::Kind::descend, static_cast<std::uint8_t>(side), {}, visit.close.split,
-                                       level, {-1, -1}});
+                tree_.steps.push_back(
+                    {Step::Kind::descend, static_cast<std::uint8_t>(side), {}, visit.close.split, level, {-1, -1}});
                 tree_.n_levels = std::max(tree_.n_levels, level + 1);
-                pending.push_back({{Step::Kind::close, static_cast<std::uint8_t>(side), {}, child, level + 1, {-1, -1}}, 0});
+                pending.push_back(
+                    {{Step::Kind::close, static_cast<std::uint8_t>(side), {}, child, level + 1, {-1, -1}}, 0});
             }
         }
         ++tree_.n_levels;
@@ -249,7 +252,8 @@ class TreeCompiler {
                 if (step.child[side] != Child::inner) scalars += factor_scalars(split, n_points);
                 if (step.child[side] == Child::leaf) scalars += outputs;
                 if (step.child[side] == Child::treelet)
-                    tables += outputs * treelet_doubles(tree_.treelets[static_cast<std::size_t>(step.target[side])], n_points);
+                    tables += outputs *
+                              treelet_doubles(tree_.treelets[static_cast<std::size_t>(step.target[side])], n_points);
             }
         }
         return {scalars, tables};
@@ -262,8 +266,9 @@ class TreeCompiler {
         std::vector<std::int32_t> conditions, condition_of, slots;
         for (std::size_t i = 0; i < tree_.splits.size(); ++i) {
             const auto& s = tree_.splits[i];
-            const auto [it, is_new] = seen.try_emplace({s.feature, s.category_set < 0 ? s.threshold : 0.0, s.category_set, s.missing_left},
-                                                       static_cast<std::int32_t>(conditions.size()));
+            const auto [it, is_new] =
+                seen.try_emplace({s.feature, s.category_set < 0 ? s.threshold : 0.0, s.category_set, s.missing_left},
+                                 static_cast<std::int32_t>(conditions.size()));
             if (is_new) conditions.push_back(static_cast<std::int32_t>(i));
             if (conditions.size() > kMaxLookupBits) return;
             condition_of.push_back(it->second);
@@ -327,7 +332,9 @@ Program compile(const EnsembleView& e) {
             chunk.n_outputs = n_outputs;
             Numbering columns{{}, chunk.columns};
             Numbering players{{}, chunk.players};
-            for (; next < order.size() && output_of(order[next]) + value == chunk.output && chunk.n_leaves < kChunkLeaves; ++next) {
+            for (;
+                 next < order.size() && output_of(order[next]) + value == chunk.output && chunk.n_leaves < kChunkLeaves;
+                 ++next) {
                 Tree tree = TreeCompiler(e, order[next], value, n_outputs, columns, players).run();
                 if (tree.splits.empty()) continue;  // a constant says nothing of any player
                 if (!program.rules.contains(tree.n_points))

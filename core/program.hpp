@@ -34,13 +34,13 @@ inline constexpr int kMaxLookupBits = 8;     // distinct conditions of a tree th
 // An inner node. Its edges are numbered 2·split + side (0: left, 1: right).
 struct Split {
     double threshold;
-    double absent_above;         // c of this player's edges above; 1 if there are none
-    double ratio[2];             // w of the left and the right edge
-    std::int32_t feature;        // column, in the chunk's numbering
-    std::int32_t slot;           // where φ of its player begins: player · outputs, in the chunk's numbering
-    std::int32_t above;          // the closest edge above of the same player; -1 if there is none
-    std::int32_t child[2];       // a split, or ~leaf
-    std::int32_t category_set;   // -1: numeric
+    double absent_above;        // c of this player's edges above; 1 if there are none
+    double ratio[2];            // w of the left and the right edge
+    std::int32_t feature;       // column, in the chunk's numbering
+    std::int32_t slot;          // where φ of its player begins: player · outputs, in the chunk's numbering
+    std::int32_t above;         // the closest edge above of the same player; -1 if there is none
+    std::int32_t child[2];      // a split, or ~leaf
+    std::int32_t category_set;  // -1: numeric
     bool missing_left;
     bool in_treelet;
 };
@@ -49,9 +49,9 @@ struct Split {
 // occurs above it, whether the row satisfied that player's edges there.
 struct Treelet {
     std::int8_t n_splits, n_bits, n_players;
-    std::array<std::int32_t, kMaxTreeletBits> split;   // from its root down
-    std::array<std::int32_t, kMaxTreeletBits> bit;     // edges whose bit makes up the state; conditions first
-    std::array<std::int32_t, kMaxTreeletBits> slot;    // of its players
+    std::array<std::int32_t, kMaxTreeletBits> split;  // from its root down
+    std::array<std::int32_t, kMaxTreeletBits> bit;    // edges whose bit makes up the state; conditions first
+    std::array<std::int32_t, kMaxTreeletBits> slot;   // of its players
 
     int n_states() const { return n_bits <= 3 ? 8 : 16; }
 };
@@ -65,10 +65,10 @@ struct Step {
         whole,    // the tree is one treelet
     };
     Kind kind;
-    std::uint8_t side;            // descend: which child; close: which child of its parent this is
-    std::array<Child, 2> child;   // close
+    std::uint8_t side;           // descend: which child; close: which child of its parent this is
+    std::array<Child, 2> child;  // close
     std::int32_t split;
-    std::int32_t level;           // where C and H of this split live
+    std::int32_t level;                  // where C and H of this split live
     std::array<std::int32_t, 2> target;  // close: leaf or treelet of each child; whole: target[0]
 };
 
@@ -80,10 +80,10 @@ struct PointTile {
 };
 
 struct Tree {
-    std::vector<Split> splits;      // parents before children
+    std::vector<Split> splits;  // parents before children
     std::vector<Treelet> treelets;
     std::vector<Step> steps;
-    std::vector<double> leaf_value;  // (n_leaves, chunk outputs)
+    std::vector<double> leaf_value;          // (n_leaves, chunk outputs)
     std::vector<std::int32_t> conditions;    // lookup trees: one split for each distinct condition
     std::vector<std::int32_t> condition_of;  // lookup trees: which of them each split is
     std::vector<std::int32_t> lookup_slot;   // lookup trees: players' slots in the order of the table
@@ -105,10 +105,10 @@ struct Chunk {
     std::vector<std::int32_t> players;  // chunk's numbering → model's
     std::int32_t output = 0;            // first output
     std::int32_t n_outputs = 1;
-    std::int32_t max_splits = 0;        // of a tree
-    std::int32_t max_treelets = 0;      // of a tree
-    std::int32_t max_levels = 0;        // of a tree
-    std::size_t max_expansion = 0;      // doubles, of a tree
+    std::int32_t max_splits = 0;    // of a tree
+    std::int32_t max_treelets = 0;  // of a tree
+    std::int32_t max_levels = 0;    // of a tree
+    std::size_t max_expansion = 0;  // doubles, of a tree
     std::size_t n_leaves = 0;
 };
 

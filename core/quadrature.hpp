@@ -11,9 +11,9 @@
 namespace linear_treeshap {
 
 struct Rule {
-    std::vector<double> point;   // t_k
-    std::vector<double> absent;  // 1 - t_k, kept apart because it loses no digits when t_k is near 1
-    std::vector<double> weight;  // ω_k
+    std::vector<double> point;              // t_k
+    std::vector<double> absent;             // 1 - t_k, kept apart because it loses no digits when t_k is near 1
+    std::vector<double> weight;             // ω_k
     std::vector<double> weight_per_absent;  // ω_k / (1 - t_k)
 };
 

@@ -145,7 +145,7 @@ inline Mask mask_of(std::uint64_t bits) {
 // A table of 4 doubles is 8 floats, which `vpermps` can permute; the higher bits of the index choose
 // between such tables.
 struct Index {
-    __m256i pair;  // for each double of a lane: 2·(index mod 4), 2·(index mod 4) + 1
+    __m256i pair;        // for each double of a lane: 2·(index mod 4), 2·(index mod 4) + 1
     __m256d bit2, bit3;  // in the sign, where blendv looks
 };
 inline Index index_of(const std::uint8_t* states) {

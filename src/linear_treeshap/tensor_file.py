@@ -146,10 +146,10 @@ def _header(layout: Layout, arrays: Mapping[str, Array], metadata: Mapping[str, 
     return _LENGTH.pack(len(text)) + text
 
 
-def _bytes_of(array: Array, dtype: str) -> Array:
+def _bytes_of(array: Array, dtype: str) -> memoryview:
     """The bytes of an array as they stand in the file, without a copy on most machines."""
     little_endian = array.astype(_DTYPES[dtype], copy=False)
-    return little_endian.reshape(-1).view(np.uint8)
+    return little_endian.reshape(-1).view(np.uint8).data
 
 
 @contextmanager
@@ -267,7 +267,7 @@ def _read_array(file: BinaryIO, place: _Place, crc: int) -> tuple[Array, int]:
     """The array, and the checksum of everything up to its end."""
     is_bool = place.dtype.kind == "b"
     array = np.empty(place.shape, dtype="u1" if is_bool else place.dtype)
-    rest = memoryview(array.reshape(-1).view(np.uint8))
+    rest = array.reshape(-1).view(np.uint8).data
     while rest:  # the system reads some 2 GB at a time
         n_read = file.readinto(rest)  # type: ignore[attr-defined]
         if not n_read:

@@ -1,0 +1,237 @@
+"""What the engine promises besides right numbers: the same bits always, few resources, and manners."""
+
+from __future__ import annotations
+
+import multiprocessing
+import os
+import signal
+import subprocess
+import sys
+import threading
+import time
+from concurrent.futures import ThreadPoolExecutor
+from pathlib import Path
+
+import numpy as np
+import numpy.typing as npt
+import pytest
+from strategies import chain, random_ensemble, random_rows
+
+from linear_treeshap.engine import KERNEL_VARIABLE, Engine, _cgroup_cpus, available_cpus, n_threads
+from linear_treeshap.ensemble import TreeEnsemble
+from linear_treeshap.errors import InputError
+from linear_treeshap.rows import RowFormat
+
+Float64 = npt.NDArray[np.float64]
+
+
+def values(engine: Engine, rows: npt.NDArray[np.floating], n_jobs: int = 1) -> Float64:
+    out = np.empty((len(rows), engine.n_features, engine.n_outputs))
+    engine.values(rows, out, n_jobs=n_jobs)
+    return out
+
+
+@pytest.fixture(scope="module")
+def forest() -> TreeEnsemble:
+    """Enough leaves for several chunks, so that trees are split over threads when rows are few."""
+    return random_ensemble(
+        np.random.default_rng(1), n_features=20, n_trees=600, max_depth=9, max_leaves=90, n_outputs=2
+    )
+
+
+@pytest.fixture(scope="module")
+def rows(forest: TreeEnsemble) -> Float64:
+    return random_rows(np.random.default_rng(2), forest, 1500)
+
+
+def test_bits_do_not_depend_on_threads(forest: TreeEnsemble, rows: Float64) -> None:
+    engine = Engine(forest)
+    for n in (1, 3, 40, 1500):
+        assert values(engine, rows[:n], n_jobs=4).tobytes() == values(engine, rows[:n], n_jobs=1).tobytes()
+
+
+def test_bits_do_not_depend_on_how_rows_are_cut(forest: TreeEnsemble, rows: Float64) -> None:
+    engine = Engine(forest)
+    whole = values(engine, rows)
+    for size in (1, 7, 64, 100, 1024):
+        parts = [values(engine, rows[i : i + size]) for i in range(0, min(len(rows), 20 * size), size)]
+        cut = np.concatenate(parts)
+        assert cut.tobytes() == whole[: len(cut)].tobytes(), f"in calls of {size} rows"
+
+
+def test_bits_do_not_depend_on_keeping_constants_expanded() -> None:
+    """A model too large to keep expanded gives what its trees give one by one, chunk by chunk."""
+    rng = np.random.default_rng(8)
+    large = random_ensemble(rng, n_features=30, n_trees=150, max_depth=30, max_leaves=900)
+    X = random_rows(rng, large, 70)
+    together = values(Engine(large), X)
+    apart = np.zeros_like(together)
+    for tree in range(large.n_trees):
+        nodes = slice(large.tree_offsets[tree], large.tree_offsets[tree + 1])
+        one = TreeEnsemble(
+            tree_offsets=np.array([0, nodes.stop - nodes.start]),
+            left=large.left[nodes],
+            right=large.right[nodes],
+            feature=large.feature[nodes],
+            threshold=large.threshold[nodes],
+            cover=large.cover[nodes],
+            value=large.value[nodes],
+            base_values=np.zeros(1),
+            row_format=large.row_format,
+            missing_left=large.missing_left[nodes],
+            category_set=large.category_set[nodes],
+            category_offsets=large.category_offsets,
+            category_codes=large.category_codes,
+        )
+        apart += values(Engine(one), X)
+    # Only the order of summation differs.
+    assert np.abs(together - apart).max() <= 1e-12 * np.abs(large.value).sum() / 100
+
+
+def test_float32_output_is_the_rounded_float64_output(forest: TreeEnsemble, rows: Float64) -> None:
+    engine = Engine(forest)
+    single = np.empty((len(rows), forest.n_features, forest.n_outputs), dtype=np.float32)
+    engine.values(rows, single, n_jobs=2)
+    np.testing.assert_array_equal(single, values(engine, rows).astype(np.float32))
+
+
+@pytest.mark.parametrize("n_rows", [0, 1, 8, 9, 16, 17, 63, 64, 65, 257])
+def test_any_number_of_rows(forest: TreeEnsemble, rows: Float64, n_rows: int) -> None:
+    few = values(Engine(forest), rows[:n_rows])
+    assert few.tobytes() == values(Engine(forest), rows)[:n_rows].tobytes()
+
+
+def test_models_without_splits_say_nothing() -> None:
+    constant = chain([0])
+    leaf = TreeEnsemble(
+        tree_offsets=[0, 1, 2],  # type: ignore[arg-type]
+        left=[-1, -1],  # type: ignore[arg-type]
+        right=[-1, -1],  # type: ignore[arg-type]
+        feature=[-1, -1],  # type: ignore[arg-type]
+        threshold=[0, 0],  # type: ignore[arg-type]
+        cover=[1, 1],  # type: ignore[arg-type]
+        value=[[1], [2]],  # type: ignore[arg-type]
+        base_values=[0],  # type: ignore[arg-type]
+        row_format=RowFormat(n_features=3),
+    )
+    assert constant.n_leaves == 2
+    assert not values(Engine(leaf), np.ones((5, 3))).any()
+
+
+def test_a_hundred_thousand_columns_of_which_few_are_used() -> None:
+    """Working memory depends on the columns a model uses, not on those it was trained with."""
+    ensemble = chain([99_999, 5, 70_000])
+    X = np.full((3, ensemble.n_features), -1.0)
+    used = np.flatnonzero(values(Engine(ensemble), X)[0, :, 0])
+    assert used.tolist() == [5, 70_000, 99_999]
+
+
+def test_many_threads_share_an_engine(forest: TreeEnsemble, rows: Float64) -> None:
+    engine = Engine(forest)
+    expected = values(engine, rows).tobytes()
+    with ThreadPoolExecutor(8) as pool:
+        answers = list(pool.map(lambda _: values(engine, rows, n_jobs=2).tobytes(), range(16)))
+    assert all(answer == expected for answer in answers)
+
+
+@pytest.mark.skipif(not hasattr(os, "fork"), reason="this system cannot fork")
+@pytest.mark.filterwarnings("ignore:.*multi-threaded, use of fork.*:DeprecationWarning")
+def test_works_after_a_fork(forest: TreeEnsemble, rows: Float64) -> None:
+    """There is no pool of threads that a child process would wait for in vain."""
+    engine = Engine(forest)
+    expected = values(engine, rows, n_jobs=2)
+    context = multiprocessing.get_context("fork")
+    queue = context.SimpleQueue()
+    child = context.Process(target=lambda: queue.put(values(engine, rows, n_jobs=2).tobytes()))
+    child.start()
+    assert queue.get() == expected.tobytes()
+    child.join(timeout=30)
+    assert child.exitcode == 0
+
+
+LONG_CALL = """
+import sys, time, numpy as np
+sys.path.insert(0, {tests!r})
+from strategies import random_ensemble
+from linear_treeshap.engine import Engine
+ensemble = random_ensemble(np.random.default_rng(1), n_features=40, n_trees=2000, max_depth=12, max_leaves=400)
+engine, rows = Engine(ensemble), np.zeros((200_000, 40))
+out = np.empty((200_000, 40, 1))
+print("ready", flush=True)
+try:
+    engine.values(rows, out, n_jobs={n_jobs})
+    print("finished")
+except KeyboardInterrupt:
+    print("interrupted", flush=True)
+    engine.values(rows[:10], out[:10], n_jobs={n_jobs})
+    print("usable")
+"""
+
+
+@pytest.mark.parametrize("n_jobs", [1, 2])
+def test_ctrl_c_interrupts_within_a_second(n_jobs: int) -> None:
+    code = LONG_CALL.format(tests=str(Path(__file__).parent), n_jobs=n_jobs)
+    with subprocess.Popen([sys.executable, "-c", code], stdout=subprocess.PIPE, text=True) as child:
+        assert child.stdout is not None
+        assert child.stdout.readline() == "ready\n"
+        threading.Event().wait(0.3)  # let the long call begin
+        child.send_signal(signal.SIGINT)
+        sent = time.monotonic()
+        answer = child.stdout.readline()
+        waited = time.monotonic() - sent
+        assert answer == "interrupted\n"
+        assert waited < 3  # half a second at most when idle; generous to a busy machine
+        assert child.stdout.read() == "usable\n"
+
+
+def test_progress_is_reported_and_its_errors_stop_the_work(forest: TreeEnsemble) -> None:
+    X = np.zeros((60_000, forest.n_features))
+    out = np.empty((len(X), forest.n_features, 2))
+    shares: list[float] = []
+    Engine(forest).values(X, out, n_jobs=1, progress=shares.append)
+    assert shares
+    assert all(0 <= a <= b <= 1 for a, b in zip(shares, shares[1:], strict=False))
+
+    def refuse(share: float) -> None:
+        raise RuntimeError("enough")
+
+    with pytest.raises(RuntimeError, match="enough"):
+        Engine(forest).values(X, out, n_jobs=2, progress=refuse)
+
+
+def test_the_environment_chooses_the_kernel(forest: TreeEnsemble, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv(KERNEL_VARIABLE, "baseline")
+    assert Engine(forest).kernel == "baseline"
+    monkeypatch.setenv(KERNEL_VARIABLE, "sse9")
+    with pytest.raises(InputError, match="'sse9' cannot run on this machine"):
+        Engine(forest)
+
+
+def test_n_jobs_is_counted_as_joblib_does() -> None:
+    cpus = available_cpus()
+    assert n_threads(None) == n_threads(-1) == cpus
+    assert n_threads(3) == 3
+    assert n_threads(-1000) == 1
+    for nonsense in (0, 1.5, "2", True):
+        with pytest.raises(InputError, match="n_jobs must be"):
+            n_threads(nonsense)  # type: ignore[arg-type]
+
+
+def test_container_limits_are_respected(tmp_path: Path) -> None:
+    (tmp_path / "cpu.max").write_text("150000 100000\n")
+    assert _cgroup_cpus(tmp_path) == 2
+    (tmp_path / "cpu.max").write_text("max 100000\n")
+    assert _cgroup_cpus(tmp_path) is None
+    assert _cgroup_cpus(tmp_path / "absent") is None
+    (tmp_path / "v1/cpu").mkdir(parents=True)
+    (tmp_path / "v1/cpu/cpu.cfs_quota_us").write_text("50000\n")
+    (tmp_path / "v1/cpu/cpu.cfs_period_us").write_text("100000\n")
+    assert _cgroup_cpus(tmp_path / "v1") == 1
+
+
+@pytest.mark.skipif(not hasattr(os, "sched_setaffinity"), reason="this system has no affinity")
+def test_affinity_is_respected() -> None:
+    code = "import os; os.sched_setaffinity(0, {min(os.sched_getaffinity(0))}); "
+    code += "from linear_treeshap.engine import available_cpus; print(available_cpus())"
+    done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True)
+    assert done.stdout == "1\n"
