@@ -117,6 +117,16 @@ def test_a_dmatrix_is_explained() -> None:
     np.testing.assert_array_equal(explanation[7].data, model.rows[7].astype(np.float32))
 
 
+def test_a_pool_is_explained() -> None:
+    """CatBoost's own container."""
+    catboost = pytest.importorskip("catboost")
+    model = zoo.load("catboost_regressor")
+    explainer = TreeExplainer(model.model)
+    explanation = explainer(catboost.Pool(model.rows))
+    np.testing.assert_array_equal(explanation.values, explainer.shap_values(model.rows))
+    np.testing.assert_array_equal(explanation[7].data, model.rows[7].astype(np.float32))
+
+
 def test_a_pandas_series_is_one_row(named: zoo.ZooModel) -> None:
     """With names, in any order."""
     explainer = TreeExplainer(named.model)
