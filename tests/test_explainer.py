@@ -117,6 +117,16 @@ def test_a_dmatrix_is_explained() -> None:
     np.testing.assert_array_equal(explanation[7].data, model.rows[7].astype(np.float32))
 
 
+def test_a_pool_is_explained() -> None:
+    """CatBoost's own container."""
+    catboost = pytest.importorskip("catboost")
+    model = zoo.load("catboost_regressor")
+    explainer = TreeExplainer(model.model)
+    explanation = explainer(catboost.Pool(model.rows))
+    np.testing.assert_array_equal(explanation.values, explainer.shap_values(model.rows))
+    np.testing.assert_array_equal(explanation[7].data, model.rows[7].astype(np.float32))
+
+
 def test_a_pandas_series_is_one_row(named: zoo.ZooModel) -> None:
     """With names, in any order."""
     explainer = TreeExplainer(named.model)
@@ -272,7 +282,7 @@ def test_the_number_of_threads_does_not_change_the_values(
 
 def test_no_threads_are_refused(regressor: zoo.ZooModel) -> None:
     with pytest.raises(InputError, match="n_jobs must be"):
-        TreeExplainer(regressor.model, n_jobs=0).shap_values(regressor.rows)
+        TreeExplainer(regressor.model, n_jobs=0)
 
 
 def test_feature_names_label_rows_without_names(regressor: zoo.ZooModel) -> None:
@@ -410,6 +420,7 @@ def test_the_check_can_be_loosened_and_switched_off(
     explainer = _explainer_of_liar(regressor.model, monkeypatch, row=17, by=1e-8)
     explainer(regressor.rows, check_additivity=1e-7)
     explainer(regressor.rows, check_additivity=False)
+    explainer(regressor.rows, check_additivity=np.bool_(False))  # type: ignore[arg-type]
     with pytest.raises(AdditivityError):
         explainer(regressor.rows, check_additivity=1e-9)
 

@@ -104,7 +104,7 @@ def test_a_slice_of_values_is_a_view(several: Explanation) -> None:
 @pytest.mark.parametrize(
     ("key", "error", "words"),
     [
-        ((slice(None), "hight"), InputError, "no feature 'hight'. There are: 'age', 'sex', 'bmi'"),
+        ((slice(None), "weight"), InputError, "no feature 'weight'. There are: 'age', 'sex', 'bmi'"),
         ((Ellipsis, "maybe"), InputError, "no output 'maybe'"),
         ("age", InputError, "Rows are chosen by position or mask"),
         (9, IndexError, "There are 4 rows; row 9"),

@@ -134,7 +134,7 @@ def test_an_interrupt_ends_a_long_call_within_a_second(tmp_path: Path) -> None:
 
 ELSEWHERE = """
     import sys
-    forbidden = {"sklearn", "pandas", "xgboost", "lightgbm", "scipy"}
+    forbidden = {"sklearn", "pandas", "xgboost", "lightgbm", "catboost", "scipy"}
     class Absent:
         def find_spec(self, name, path=None, target=None):
             if name.partition(".")[0] in forbidden:
@@ -150,7 +150,13 @@ ELSEWHERE = """
 
 @pytest.mark.parametrize(
     "name",
-    ["sklearn_random_forest_regressor", "xgboost_multiclass", "lightgbm_binary", "lightgbm_categorical"],
+    [
+        "sklearn_random_forest_regressor",
+        "xgboost_multiclass",
+        "lightgbm_binary",
+        "lightgbm_categorical",
+        "catboost_multiclass",
+    ],
 )
 def test_a_saved_explainer_needs_no_other_library(name: str, tmp_path: Path) -> None:
     """Neither the model's nor pandas; and gives the same bits."""

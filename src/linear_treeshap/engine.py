@@ -17,7 +17,7 @@ from . import _core
 from .ensemble import TreeEnsemble
 from .errors import InputError
 
-__all__ = ["KERNEL_VARIABLE", "Engine", "available_cpus", "kernels"]
+__all__ = ["KERNEL_VARIABLE", "Engine", "available_cpus", "kernels", "n_threads"]
 
 #: Set this environment variable to one of `linear_treeshap.kernels()` to force an instruction set.
 KERNEL_VARIABLE = "LINEAR_TREESHAP_KERNEL"

@@ -14,7 +14,7 @@ import numpy as np
 import numpy.typing as npt
 
 from . import additivity
-from .engine import Engine
+from .engine import Engine, n_threads
 from .ensemble import TreeEnsemble
 from .errors import InputError
 from .explanation import Explanation
@@ -91,6 +91,7 @@ class TreeExplainer:
         self.ensemble = import_model(model)
         require_raw(model_output, model, self.ensemble)
         self.model_output = model_output
+        n_threads(n_jobs)  # an unfit number is refused here rather than at the first call
         self.n_jobs = n_jobs
         self.feature_names = _labels(feature_names, self.ensemble)
         self._engine = Engine(self.ensemble)
@@ -177,10 +178,8 @@ class TreeExplainer:
         AdditivityError
             The values of a row do not add up to the model's prediction.
         """
-        ensemble, engine = self.ensemble, self._engine
-        if tree_limit is not None and tree_limit not in (0, -1):
-            ensemble = _first_trees(ensemble, tree_limit)
-            engine = Engine(ensemble)
+        ensemble = _first_trees(self.ensemble, tree_limit)
+        engine = self._engine if ensemble is self.ensemble else Engine(ensemble)
         given = Given.of(X, ensemble)
         values = self._values(
             given, ensemble, engine, check_additivity, out=out, dtype=dtype, progress=progress
@@ -209,8 +208,8 @@ class TreeExplainer:
         >>> from sklearn.tree import DecisionTreeRegressor
         >>> model = DecisionTreeRegressor(max_depth=1).fit([[0], [0], [0], [1]], [1, 1, 1, 3])
         >>> explainer = TreeExplainer(model)
-        >>> sum(abs(values).sum() for values in explainer.iter_values(np.zeros((100_000, 1))))
-        np.float64(50000.0)
+        >>> sum(float(abs(values).sum()) for values in explainer.iter_values(np.zeros((100_000, 1))))
+        50000.0
         """
         given = Given.of(X, self.ensemble)
         shape = (self.ensemble.n_features, self.ensemble.n_outputs)
@@ -289,7 +288,8 @@ class TreeExplainer:
                     target[:, given.order] = written
             if tell is not None:
                 tell(1.0)
-        if check_additivity is not False and len(values):
+        is_off = isinstance(check_additivity, (bool, np.bool_)) and not check_additivity
+        if len(values) and not is_off:
             self._check(given, ensemble, values, tolerance)
         return values
 
@@ -388,8 +388,10 @@ def _expected_value(ensemble: TreeEnsemble) -> Any:
     return float(expected[0]) if ensemble.n_outputs == 1 else expected.copy()
 
 
-def _first_trees(ensemble: TreeEnsemble, n_trees: int) -> TreeEnsemble:
-    """The ensemble of the first trees only."""
+def _first_trees(ensemble: TreeEnsemble, n_trees: int | None) -> TreeEnsemble:
+    """The ensemble of the first trees only; the same one if that is all of them."""
+    if n_trees is None or n_trees in (0, -1):
+        return ensemble
     if isinstance(n_trees, bool) or not isinstance(n_trees, (int, np.integer)) or n_trees < 0:
         raise InputError(f"tree_limit must be a number of trees, or None, 0 or -1 for all; got {n_trees!r}.")
     if n_trees >= ensemble.n_trees:
