@@ -75,7 +75,7 @@ def random_forest() -> Problem:
     train, test = _split(conductor, n_test=4_263)
     model = RandomForestRegressor(100, max_features=0.3, random_state=0, n_jobs=1)
     model.fit(conductor.X[train], conductor.y[train])
-    return Problem(model, conductor.X[test][:1_000], conductor.source)
+    return Problem(model, conductor.X[test][:500], conductor.source)
 
 
 def big_forest() -> Problem:

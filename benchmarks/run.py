@@ -45,6 +45,7 @@ def main(arguments: Sequence[str] | None = None) -> None:
         command = [a for a in (arguments or sys.argv[1:]) if a not in ("--python", options.python)]
         subprocess.run([options.python, "-m", "benchmarks.run", *command], cwd=ROOT, check=True)
         return
+    failures = []
     for name in _chosen(options.cases):
         path = options.out / f"{name}-py{sys.version_info[0]}{sys.version_info[1]}.json"
         if options.missing and path.exists() and json.loads(path.read_text())["complete"]:
@@ -52,7 +53,12 @@ def main(arguments: Sequence[str] | None = None) -> None:
         case = CASES[name]
         if options.peers:
             case = replace(case, peers=tuple(options.peers.split(",")))
-        run_case(case, path, repetitions=options.repetitions, budget=options.budget, limit=options.limit)
+        try:
+            run_case(case, path, repetitions=options.repetitions, budget=options.budget, limit=options.limit)
+        except Exception as error:  # a case without its library is no reason to lose the others
+            failures.append(f"{name}: {type(error).__name__}: {error}")
+    if failures:
+        raise SystemExit("\n".join(["These cases could not be made:", *failures]))
 
 
 def run_case(
@@ -85,6 +91,7 @@ def run_case(
             report["results"].append(asdict(result))
             report["complete"] = peer == ("ours", *case.peers)[-1]
             path.write_text(json.dumps(report, indent=1) + "\n")
+            print(f"{case.name}: {peer}: {result.status} {result.reason}", flush=True)
     return report
 
 

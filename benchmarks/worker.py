@@ -30,7 +30,7 @@ from .peers import PEERS, Ours, OursOnATenth, Peer, Rows, Values
 
 __all__ = ["Request", "Result", "compare", "row_errors"]
 
-#: Rows on which answers are compared, and a first guess of the time is made.
+#: Rows on which answers are compared, fewer where they take too long.
 CHECK_ROWS = 32
 #: A share of rows that may be wrong, which is then told beside the time.
 FORGIVEN = 1e-3
@@ -86,9 +86,13 @@ def compare(problem: Problem, name: str, request: Request) -> Result:
         started = time.perf_counter()
         peer = kind(problem.model, ensemble)
         result = replace(result, compile_seconds=time.perf_counter() - started)
-        checked = rows if kind.all_rows else rows[:CHECK_ROWS]
+        checked = rows if kind.all_rows else rows[:1]
+        started = time.perf_counter()
         values = peer(checked)
-        again = _clock(lambda: peer(checked), 1)  # the first call may have done something once and for all
+        affordable = int(request.budget / (time.perf_counter() - started))
+        if not kind.all_rows and affordable > 1:
+            checked = rows[: min(affordable, CHECK_ROWS)]
+            values = peer(checked)
     except Exception as error:  # whatever a peer raises is its answer
         return replace(result, status="refused", reason=f"{type(error).__name__}: {error}"[:300])
     if type(peer) is Ours:
@@ -98,7 +102,7 @@ def compare(problem: Problem, name: str, request: Request) -> Result:
     result = _judge(replace(result, tolerance=tolerance), errors)
     if result.status == "wrong":
         return result
-    return _time(result, peer, ours, rows, again / len(checked), request)
+    return _time(result, peer, ours, rows, len(checked), request)
 
 
 def _version(package: str) -> str:
@@ -142,10 +146,10 @@ def _judge(result: Result, errors: Values) -> Result:
     return replace(result, status=status, reason=reason)
 
 
-def _time(
-    result: Result, peer: Peer, ours: Ours, rows: Rows, seconds_per_row: float, request: Request
-) -> Result:
-    affordable = int(request.budget / request.repetitions / max(seconds_per_row, 1e-12))
+def _time(result: Result, peer: Peer, ours: Ours, rows: Rows, n_warm: int, request: Request) -> Result:
+    """Explain as many rows as the budget allows, guessing the cost from ``n_warm`` rows."""
+    once = _clock(lambda: peer(rows[:n_warm]), 1)
+    affordable = int(request.budget / request.repetitions / once * n_warm)
     repetitions = request.repetitions
     if isinstance(peer, OursOnATenth):
         peer_rows = rows[: len(rows) // 10]
@@ -154,8 +158,9 @@ def _time(
         repetitions = min(repetitions, max(1, repetitions * affordable // len(rows)))
     else:
         peer_rows = rows[: max(affordable, 1)]
+        once = _clock(lambda: peer(peer_rows), 1)
+    peer_number, ours_number = _number(once), _number(_clock(lambda: ours(rows), 1))
     seconds, ours_seconds = [], []
-    peer_number, ours_number = _warm_up(lambda: peer(peer_rows)), _warm_up(lambda: ours(rows))
     for _ in range(repetitions):
         ours_seconds.append(_clock(lambda: ours(rows), ours_number))
         seconds.append(_clock(lambda: peer(peer_rows), peer_number))
@@ -168,9 +173,9 @@ def _time(
     )
 
 
-def _warm_up(call: Callable[[], object]) -> int:
-    """Call once to warm caches, and say how many calls make one measurement."""
-    return max(1, math.ceil(SHORTEST / _clock(call, 1)))
+def _number(once: float) -> int:
+    """How many calls make one measurement."""
+    return max(1, math.ceil(SHORTEST / once))
 
 
 def _clock(call: Callable[[], object], number: int) -> float:
