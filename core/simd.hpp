@@ -117,13 +117,16 @@ inline void store(double* p, Vec a) { *reinterpret_cast<DoubleVector*>(p) = a.v;
 inline Vec broadcast(double x) { return {x - DoubleVector{}}; }
 inline Vec operator*(Vec a, Vec b) { return {a.v * b.v}; }
 inline Vec operator+(Vec a, Vec b) { return {a.v + b.v}; }
-inline Vec fma(Vec a, Vec b, Vec c) { return {a.v * b.v + c.v}; }
 inline Vec where(Mask m, Vec yes) { return {(DoubleVector)((IntVector)yes.v & m.m)}; }
 #if defined(__AVX2__)
 inline Vec select(Mask m, Vec yes, Vec no) {
     return {(DoubleVector)_mm256_blendv_pd((__m256d)no.v, (__m256d)yes.v, (__m256d)m.m)};
 }
+inline Vec fma(Vec a, Vec b, Vec c) {
+    return {(DoubleVector)_mm256_fmadd_pd((__m256d)a.v, (__m256d)b.v, (__m256d)c.v)};
+}
 #else
+inline Vec fma(Vec a, Vec b, Vec c) { return {a.v * b.v + c.v}; }
 inline Vec select(Mask m, Vec yes, Vec no) {
     return {(DoubleVector)(((IntVector)yes.v & m.m) | ((IntVector)no.v & ~m.m))};
 }

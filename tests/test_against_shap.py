@@ -32,6 +32,7 @@ REFUSED = {
     "sklearn_hist_text_categories": "text categories",
     "sklearn_multioutput_classifier": "multi-output wrapper",
     "sklearn_multioutput_regressor": "multi-output wrapper",
+    "sksurv_survival_forest": "unknown class",
     "sksurv_survival_tree_low_memory": "unknown class",
     "xgboost_no_trees": "a model without trees",
     "xgboost_vector_leaves": "vector leaves",

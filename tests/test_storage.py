@@ -32,6 +32,7 @@ ROW_FORMAT = RowFormat(
     missing_value=-999.0,
     zero_is_missing=frozenset({2, 0}),
     truncated=frozenset({1}),
+    hashes={2: (17, 2**64 - 1)},
     absent_is_missing=True,
     categories={1: ("red", "1", ""), 3: (True, 2, 2.5)},
     numbers_are_codes=False,
@@ -209,6 +210,7 @@ def test_the_file_is_what_its_document_says(path: Path) -> None:
         "truncated": [1],
         "absent_is_missing": True,
         "categories": {"1": ["str:red", "str:1", "str:"], "3": ["bool:true", "int:2", "float:2.5"]},
+        "hashes": {"2": ["17", "18446744073709551615"]},
         "numbers_are_codes": False,
     }
 

@@ -113,6 +113,12 @@ def _plain_row_format(row_format: RowFormat) -> dict[str, Any]:
         str(int(feature)): [_label_text(label) for label in labels]
         for feature, labels in sorted(row_format.categories.items())
     }
+    plain["hashes"] = {
+        str(int(feature)): [
+            str(int(number)) for number in numbers
+        ]  # as text: not every JSON reader keeps 64 bits
+        for feature, numbers in sorted(row_format.hashes.items())
+    }
     return plain
 
 
@@ -160,8 +166,9 @@ def _row_format(plain: Any) -> RowFormat:
     for flag in ("absent_is_missing", "numbers_are_codes"):
         if not isinstance(plain[flag], bool):
             raise FileFormatError(f"{flag} must be true or false, got {str(plain[flag])[:80]}. {REMEDY}")
-    if not isinstance(plain["categories"], dict):
-        raise FileFormatError(f"categories must be a JSON object. {REMEDY}")
+    for table in ("categories", "hashes"):
+        if not isinstance(plain[table], dict):
+            raise FileFormatError(f"{table} must be a JSON object. {REMEDY}")
     (n_features,) = _features([plain["n_features"]], "n_features")
     return RowFormat(
         n_features=n_features,
@@ -174,6 +181,10 @@ def _row_format(plain: Any) -> RowFormat:
         categories={
             _number(feature, int): tuple(map(_label, _names(labels, "categories") or ()))
             for feature, labels in plain["categories"].items()
+        },
+        hashes={
+            _number(feature, int): tuple(_number(text, int) for text in _names(numbers, "hashes") or ())
+            for feature, numbers in plain["hashes"].items()
         },
         numbers_are_codes=plain["numbers_are_codes"],
     )
