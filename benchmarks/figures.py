@@ -13,7 +13,7 @@ from typing import Any
 
 from .accuracy import RESULT as ACCURACY
 from .cases import PAPER_DEPTHS
-from .tables import DOCS, LABELS, Report, load
+from .tables import DOCS, Report, load, peer_name
 
 __all__ = ["accuracy_figure", "main", "paper_figure", "speed_ups"]
 
@@ -32,27 +32,34 @@ def speed_ups(reports: list[Report], data: str) -> dict[str, Curve]:
         if "shap" not in done:
             continue
         tree_shap = median(done["shap"]["seconds"]) / done["shap"]["n_rows"]
-        for peer, result in done.items():
+        for result in done.values():
             ratios = [tree_shap * result["n_rows"] / seconds for seconds in result["seconds"]]
             spread = stdev(ratios) if len(ratios) > 1 else 0.0
-            curve = curves.setdefault(f"{LABELS[peer]} {result['version'] or ''}".strip(), {})
+            curve = curves.setdefault(peer_name(result), {})
             curve.setdefault(depth, (mean(ratios), spread))
     return curves
 
 
 def paper_figure(reports: list[Report], path: Path) -> None:
+    from matplotlib import colormaps
     from matplotlib.figure import Figure
 
+    both = {data: speed_ups(reports, data) for data in ("adult", "conductor")}
+    labels = list(dict.fromkeys(label for curves in both.values() for label in curves))
     figure = Figure(figsize=(11, 5), layout="constrained")
-    for axes, data in zip(figure.subplots(1, 2, sharey=True), ("adult", "conductor"), strict=True):
-        for label, curve in speed_ups(reports, data).items():
+    lines = {}
+    for axes, (data, curves) in zip(figure.subplots(1, 2, sharey=True), both.items(), strict=True):
+        for label, curve in curves.items():
             depths = sorted(curve)
             means, spreads = zip(*(curve[depth] for depth in depths), strict=True)
-            axes.errorbar(depths, means, yerr=spreads, marker="o", markersize=3, capsize=2, label=label)
+            color = colormaps["tab20"](labels.index(label))  # the same in both pictures
+            lines[label] = axes.errorbar(
+                depths, means, spreads, marker="o", markersize=3, capsize=2, color=color
+            )
         axes.set(title=data, xlabel="depth of the tree", xticks=PAPER_DEPTHS, yscale="log")
         axes.grid(alpha=0.3)
     figure.axes[0].set_ylabel("speed-up over TreeSHAP (shap's C code), one core")
-    figure.axes[1].legend(fontsize="small", loc="upper left", bbox_to_anchor=(1.0, 1.0))
+    figure.legend(lines.values(), lines.keys(), fontsize="small", loc="outside right upper")
     path.parent.mkdir(parents=True, exist_ok=True)
     figure.savefig(path, dpi=150)
 

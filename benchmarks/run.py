@@ -42,7 +42,8 @@ def main(arguments: Sequence[str] | None = None) -> None:
     if options.data:
         os.environ[DATA_VARIABLE] = os.path.abspath(options.data)
     if options.python:  # the same command again, under that interpreter
-        command = [a for a in (arguments or sys.argv[1:]) if a not in ("--python", options.python)]
+        named = ("--python", options.python, f"--python={options.python}")
+        command = [argument for argument in (arguments or sys.argv[1:]) if argument not in named]
         subprocess.run([options.python, "-m", "benchmarks.run", *command], cwd=ROOT, check=True)
         return
     failures = []

@@ -17,7 +17,7 @@ from typing import Any
 from .cases import CASES, PAPER_DEPTHS
 from .run import RESULTS
 
-__all__ = ["LABELS", "load", "main", "ns_per_leaf_row", "write_tables"]
+__all__ = ["LABELS", "load", "main", "ns_per_leaf_row", "peer_name", "write_tables"]
 
 DOCS = Path(__file__).parent.parent / "docs"
 LABELS = {
@@ -77,7 +77,7 @@ def case_table(reports: list[Report]) -> str:
         "|---|---|---|---|---|---|---|---|---|",
     ]
     for report, result in _unique(reports):
-        name, note, error = _name(result), _one_line(result["reason"]), _error(result)
+        name, note, error = peer_name(result), _one_line(result["reason"]), _error(result)
         if not result["seconds"]:
             lines.append(f"| {name} | {result['status']}: {note} | | | {error} | | | | |")
             continue
@@ -106,7 +106,7 @@ def latency(reports: list[Report]) -> str:
     lines = ["| | µs per call |", "|---|---|"]
     for _, result in _unique(r for r in reports if r["case"] == "one-row"):
         if result["seconds"]:
-            lines.append(f"| {_name(result)} | {_short(1e6 * median(result['seconds']))} |")
+            lines.append(f"| {peer_name(result)} | {_short(1e6 * median(result['seconds']))} |")
     return "\n".join(lines)
 
 
@@ -123,7 +123,7 @@ def paper(reports: list[Report]) -> str:
                 cell = result["status"]
                 if result["seconds"]:
                     cell = _short(1e6 * median(result["seconds"]) / result["n_rows"])
-                cells.setdefault(_name(result), {})[depth] = cell
+                cells.setdefault(peer_name(result), {})[depth] = cell
         lines = [
             f"**{name}** ({here[0]['data']}), µs per row",
             "",
@@ -165,7 +165,7 @@ def main() -> None:
     write_tables(DOCS / "performance.md", {name: make(reports) for name, make in TABLES.items()})
 
 
-def _name(result: dict[str, Any]) -> str:
+def peer_name(result: dict[str, Any]) -> str:
     version = "" if result["version"] in (None, "source") else f" {result['version']}"
     return LABELS[result["peer"]] + version
 

@@ -93,12 +93,12 @@ def compare(problem: Problem, name: str, request: Request) -> Result:
         if not kind.all_rows and affordable > 1:
             checked = rows[: min(affordable, CHECK_ROWS)]
             values = peer(checked)
+        if type(peer) is Ours:
+            errors, tolerance = _additivity_errors(problem, ensemble, checked, values), 1e-4  # float32 sums
+        else:
+            errors, tolerance = row_errors(values, ours(checked)), kind.tolerance
     except Exception as error:  # whatever a peer raises is its answer
         return replace(result, status="refused", reason=f"{type(error).__name__}: {error}"[:300])
-    if type(peer) is Ours:
-        errors, tolerance = _additivity_errors(problem, ensemble, checked, values), 1e-4  # float32 sums
-    else:
-        errors, tolerance = row_errors(values, ours(checked)), kind.tolerance
     result = _judge(replace(result, tolerance=tolerance), errors)
     if result.status == "wrong":
         return result
@@ -121,8 +121,7 @@ def _import_seconds(module: str) -> float:
 
 def row_errors(values: Values, expected: Values) -> Values:
     """(n_rows,) the largest error of any feature, relative to the largest expected value of all rows."""
-    if values.shape != expected.shape:
-        return np.full(len(expected), np.inf)
+    assert values.shape == expected.shape, f"expected values of shape {expected.shape}, got {values.shape}"
     scale = max(float(np.abs(expected).max()), np.finfo(np.float64).tiny)
     errors: Values = np.where(np.isfinite(values), np.abs(values - expected) / scale, np.inf)
     return np.asarray(errors.max(axis=1))
@@ -141,7 +140,8 @@ def _judge(result: Result, errors: Values) -> Result:
     result = replace(result, error=worst if math.isfinite(worst) else None)
     if n_wrong == 0:
         return result
-    reason = f"{n_wrong:,} of {len(errors):,} rows are off by up to {worst:.1e} of the largest value"
+    how = f"off by up to {worst:.1e} of the largest value" if math.isfinite(worst) else "not finite"
+    reason = f"{n_wrong:,} of {len(errors):,} rows are {how}"
     status = "ok" if n_wrong <= FORGIVEN * len(errors) else "wrong"
     return replace(result, status=status, reason=reason)
 
