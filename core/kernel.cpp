@@ -66,7 +66,7 @@ class Expander {
           first_(tile.first),
           n_points_(tile.n_points),
           n_outputs_(n_outputs),
-          scalars_(out + tile.scalars),
+          scalars_(out),
           tables_(out + tile.tables) {}
 
     void run() {
@@ -213,9 +213,8 @@ class Expander {
     double* tables_;
 };
 
-void expand_walk(const Program& program, const Chunk& chunk, const Tree& tree, double* out) {
-    const Rule& rule = program.rules.at(tree.n_points);
-    for (const auto& tile : tree.tiles) Expander(tree, rule, tile, chunk.n_outputs, out).run();
+void expand_tile(const Program& program, const Chunk& chunk, const Tree& tree, const PointTile& tile, double* out) {
+    Expander(tree, program.rules.at(tree.n_points), tile, chunk.n_outputs, out).run();
 }
 
 // ---- conditions -----------------------------------------------------------------------------------
@@ -461,36 +460,31 @@ std::size_t stack_doubles(int levels, int n_outputs) {
     return at(levels + 1) * std::size_t{kMaxTile} * kVectors * kLanes * (1 + 2 * at(n_outputs));
 }
 
-// Walks a tree for one block of rows: all its tiles, all its groups of V vectors.
+// Walks a tree at the points of one tile, for one block of rows in groups of V vectors.
 template <int V>
-void walk_block(const Chunk& chunk, const Tree& tree, const double* constants, const std::uint64_t* satisfied,
-                std::uint8_t* states, int n_rows, double* phi, double* stack) {
+void walk_block(const Chunk& chunk, const Tree& tree, const PointTile& tile, const double* constants,
+                const std::uint64_t* satisfied, std::uint8_t* states, int n_rows, double* phi, double* stack) {
     find_states(tree, satisfied, states);
-    constexpr int group_rows = V * kLanes;
-    const std::size_t group_doubles = chunk.players.size() * at(chunk.n_outputs) * group_rows;
-    for (int shift = 0; shift < n_rows; shift += group_rows, phi += group_doubles) {
-        for (const auto& tile : tree.tiles) {
-            const auto run = [&]<int K>() {
-                double* const stack_h = stack + at(tree.n_levels + 1) * Walk<K, V>::kTileDoubles;
-                Walk<K, V>{tree, chunk.n_outputs, satisfied, states, shift, phi, stack, stack_h}.run(
-                    constants + tile.scalars, constants + tile.tables);
-            };
-            static_assert(kMaxTile == 4);
-            switch (tile.n_points) {
-                case 1:
-                    run.template operator()<1>();
-                    break;
-                case 2:
-                    run.template operator()<2>();
-                    break;
-                case 3:
-                    run.template operator()<3>();
-                    break;
-                default:
-                    run.template operator()<4>();
-                    break;
-            }
+    const auto walk = [&]<int K>() {
+        constexpr int group_rows = V * kLanes;
+        double* const stack_h = stack + at(tree.n_levels + 1) * Walk<K, V>::kTileDoubles;
+        double* to = phi;
+        for (int shift = 0; shift < n_rows; shift += group_rows) {
+            Walk<K, V>{tree, chunk.n_outputs, satisfied, states, shift, to, stack, stack_h}.run(
+                constants, constants + tile.tables);
+            to += chunk.players.size() * at(chunk.n_outputs) * group_rows;
         }
+    };
+    static_assert(kMaxTile == 4);
+    switch (tile.n_points) {
+        case 1:
+            return walk.template operator()<1>();
+        case 2:
+            return walk.template operator()<2>();
+        case 3:
+            return walk.template operator()<3>();
+        default:
+            return walk.template operator()<4>();
     }
 }
 
@@ -498,14 +492,14 @@ void walk_block(const Chunk& chunk, const Tree& tree, const double* constants, c
 
 // The walk, done for every combination of the tree's conditions as if each were a row.
 void expand_lookup(const Program& program, const Chunk& chunk, const Tree& tree, double* out) {
-    Buffer<double> constants, stack, phi;
+    Buffer<double> constants, stack_buffer, phi_buffer;
     Buffer<std::uint8_t> states;
     std::vector<std::uint64_t> satisfied(2 * tree.splits.size());
-    expand_walk(program, chunk, tree, constants.reserve(tree.walk_size));
-    stack.reserve(stack_doubles(tree.n_levels, chunk.n_outputs));
+    double* const stack = stack_buffer.reserve(stack_doubles(tree.n_levels, chunk.n_outputs));
     const std::size_t n_states = std::size_t{1} << tree.conditions.size();
-    const std::size_t per_player = at(chunk.n_outputs), n_values = chunk.players.size() * per_player;
+    const std::size_t n_outputs = at(chunk.n_outputs), n_values = chunk.players.size() * n_outputs;
     const std::size_t block_doubles = n_values * kBlockRows;
+    double* const phi = phi_buffer.reserve(block_doubles);
     for (std::size_t first = 0; first < n_states; first += kBlockRows) {
         const auto n_rows = static_cast<int>(std::min<std::size_t>(kBlockRows, n_states - first));
         for (std::size_t i = 0; i < tree.splits.size(); ++i) {
@@ -514,16 +508,17 @@ void expand_lookup(const Program& program, const Chunk& chunk, const Tree& tree,
                 left |= std::uint64_t{((first + r) >> tree.condition_of[i]) & 1} << r;
             satisfy(tree.splits[i], i, left, satisfied.data());
         }
-        std::fill_n(phi.reserve(block_doubles), block_doubles, 0.0);
-        walk_block<1>(chunk, tree, constants.data(), satisfied.data(),
-                      states.reserve(tree.treelets.size() * kBlockRows), n_rows, phi.reserve(0), stack.reserve(0));
+        std::fill_n(phi, block_doubles, 0.0);
+        for (const auto& tile : tree.tiles) {
+            expand_tile(program, chunk, tree, tile, constants.reserve(tile.size));
+            walk_block<1>(chunk, tree, tile, constants.data(), satisfied.data(),
+                          states.reserve(tree.treelets.size() * kBlockRows), n_rows, phi, stack);
+        }
         for (std::size_t p = 0; p < tree.lookup_slot.size(); ++p)
-            for (std::size_t o = 0; o < per_player; ++o)
-                for (std::size_t r = 0; r < at(n_rows); ++r) {
-                    const std::size_t group = r / kLanes, lane = r % kLanes;
-                    out[(p * per_player + o) * n_states + first + r] =
-                        phi.data()[(group * n_values + at(tree.lookup_slot[p]) + o) * kLanes + lane];
-                }
+            for (std::size_t o = 0; o < n_outputs; ++o)
+                for (std::size_t r = 0; r < at(n_rows); ++r)
+                    out[(p * n_outputs + o) * n_states + first + r] =
+                        phi[(r / kLanes * n_values + at(tree.lookup_slot[p]) + o) * kLanes + r % kLanes];
     }
 }
 
@@ -551,7 +546,8 @@ void look_up_block(const Program& program, const Chunk& chunk, const Tree& tree,
 // ---- a chunk of trees -----------------------------------------------------------------------------
 
 void expand(const Program& program, const Chunk& chunk, const Tree& tree, double* out) {
-    tree.is_lookup() ? expand_lookup(program, chunk, tree, out) : expand_walk(program, chunk, tree, out);
+    if (tree.is_lookup()) return expand_lookup(program, chunk, tree, out);
+    for (const auto& tile : tree.tiles) expand_tile(program, chunk, tree, tile, out + tile.begin);
 }
 
 // The columns the chunk reads, transposed; rows beyond the last are zeros that nobody looks at.
@@ -596,23 +592,31 @@ void explain_rows(const Program& program, const Chunk& chunk, const RowsView& ro
     for (std::size_t b = 0; b < n_blocks; ++b)
         transpose_block(program, chunk, data + b * kBlockRows * at(program.n_columns), rows_of(b), x + b * x_numbers);
 
+    // Constants are the kept ones, or made here, a tile at a time, for all rows at hand.
+    const auto constants_at = [&](const Tree& tree, std::size_t begin, const auto& make) -> const double* {
+        if (constants != nullptr) return constants + tree.expansion_begin + begin;
+        double* const made = work.expansion.reserve(chunk.max_expansion);
+        make(made);
+        return made;
+    };
     for (const auto& tree : chunk.trees) {
-        const double* tree_constants = constants + tree.expansion_begin;
-        if (constants == nullptr) {
-            double* const expansion = work.expansion.reserve(chunk.max_expansion);
-            expand(program, chunk, tree, expansion);
-            tree_constants = expansion;
-        }
-        for (std::size_t b = 0; b < n_blocks; ++b) {
-            const auto n_rows = static_cast<int>(rows_of(b));
-            if (tree.is_lookup()) {
-                look_up_block<V>(program, chunk, tree, tree_constants, x + b * x_numbers, n_rows,
+        if (tree.is_lookup()) {
+            const double* const table =
+                constants_at(tree, 0, [&](double* out) { expand_lookup(program, chunk, tree, out); });
+            for (std::size_t b = 0; b < n_blocks; ++b)
+                look_up_block<V>(program, chunk, tree, table, x + b * x_numbers, static_cast<int>(rows_of(b)),
                                  phi + b * phi_doubles);
-                continue;
+            continue;
+        }
+        for (const auto& tile : tree.tiles) {
+            const double* const tile_constants =
+                constants_at(tree, tile.begin, [&](double* out) { expand_tile(program, chunk, tree, tile, out); });
+            for (std::size_t b = 0; b < n_blocks; ++b) {
+                for (std::size_t i = 0; i < tree.splits.size(); ++i)
+                    satisfy(tree.splits[i], i, goes_left(program, tree.splits[i], x + b * x_numbers), satisfied);
+                walk_block<V>(chunk, tree, tile, tile_constants, satisfied, states, static_cast<int>(rows_of(b)),
+                              phi + b * phi_doubles, stack);
             }
-            for (std::size_t i = 0; i < tree.splits.size(); ++i)
-                satisfy(tree.splits[i], i, goes_left(program, tree.splits[i], x + b * x_numbers), satisfied);
-            walk_block<V>(chunk, tree, tree_constants, satisfied, states, n_rows, phi + b * phi_doubles, stack);
         }
     }
     const std::size_t row_doubles = at(program.n_players) * at(program.n_outputs);

@@ -15,6 +15,14 @@ namespace {
 
 std::size_t round_up(std::size_t n) { return (n + 7) / 8 * 8; }  // to a whole vector
 
+// Working memory of a thread is bounded by these: the constants of a tile (a tree of over 100,000 leaves
+// takes fewer points at a time), and φ and x of a chunk for 64 rows.
+constexpr std::size_t kMaxTileDoubles = std::size_t{4} << 20;
+constexpr std::size_t kMaxChunkSlots = std::size_t{1} << 15;
+
+// Up to this code a set of categories is a bitset.
+constexpr std::int32_t kMaxBitsetCode = 1 << 20;
+
 // A chunk is closed when its trees have this many leaves (a tree is never cut): long enough to make
 // what is done once per chunk and row block cheap, short enough to keep sums accurate and to give
 // threads something to share when there are few rows.
@@ -224,19 +232,23 @@ class TreeCompiler {
         ++tree_.n_levels;
     }
 
-    // Tiles of nearly equal size, and the room their constants take.
+    // Tiles of nearly equal size, smaller ones for trees so large that their constants need much room.
     void plan_tiles() {
-        const int n_tiles = (tree_.n_points + kMaxTile - 1) / kMaxTile;
-        std::size_t end = 0;
+        int most = kMaxTile;
+        const auto doubles = [&](int n_points) {
+            const auto [scalars, tables] = tile_doubles(n_points);
+            return round_up(scalars) + tables;
+        };
+        while (most > 1 && doubles(most) > kMaxTileDoubles) most /= 2;
+        const int n_tiles = (tree_.n_points + most - 1) / most;
         for (int i = 0; i < n_tiles; ++i) {
             const int first = tree_.n_points * i / n_tiles;
-            PointTile tile{first, tree_.n_points * (i + 1) / n_tiles - first, end, 0};
-            const auto [scalars, tables] = tile_doubles(tile.n_points);
-            tile.tables = tile.scalars + round_up(scalars);
-            end = tile.tables + tables;
-            tree_.tiles.push_back(tile);
+            const int n_points = tree_.n_points * (i + 1) / n_tiles - first;
+            const auto [scalars, tables] = tile_doubles(n_points);
+            const auto begin = tree_.expansion_size;
+            tree_.tiles.push_back({first, n_points, begin, round_up(scalars), round_up(scalars) + tables});
+            tree_.expansion_size = begin + tree_.tiles.back().size;
         }
-        tree_.expansion_size = end;
     }
 
     std::pair<std::size_t, std::size_t> tile_doubles(int n_points) const {
@@ -279,7 +291,6 @@ class TreeCompiler {
         tree_.conditions = std::move(conditions);
         tree_.condition_of = std::move(condition_of);
         tree_.lookup_slot = std::move(slots);
-        tree_.walk_size = tree_.expansion_size;
         tree_.expansion_size = round_up((std::size_t{1} << tree_.conditions.size()) * tree_.lookup_slot.size() *
                                         static_cast<std::size_t>(n_outputs_));
     }
@@ -299,6 +310,10 @@ std::vector<CategorySet> category_sets(const EnsembleView& e) {
         const auto begin = static_cast<std::size_t>(e.category_offsets[i]);
         const auto end = static_cast<std::size_t>(e.category_offsets[i + 1]);
         if (begin == end) continue;
+        if (e.category_codes[end - 1] > kMaxBitsetCode) {
+            sets[i].sorted.assign(&e.category_codes[begin], &e.category_codes[begin] + (end - begin));
+            continue;
+        }
         sets[i].words.resize(static_cast<std::size_t>(e.category_codes[end - 1]) / 32 + 1);
         for (auto j = begin; j < end; ++j) {
             const auto code = static_cast<std::uint32_t>(e.category_codes[j]);
@@ -306,6 +321,25 @@ std::vector<CategorySet> category_sets(const EnsembleView& e) {
         }
     }
     return sets;
+}
+
+void add(Tree tree, Chunk& chunk, Program& program) {
+    if (!program.rules.contains(tree.n_points)) program.rules.emplace(tree.n_points, gauss_legendre(tree.n_points));
+    tree.expansion_begin = program.expansion_size;
+    program.expansion_size += tree.expansion_size;
+    if (tree.is_lookup()) chunk.max_expansion = std::max(chunk.max_expansion, tree.expansion_size);
+    for (const auto& tile : tree.tiles) chunk.max_expansion = std::max(chunk.max_expansion, tile.size);
+    chunk.max_splits = std::max(chunk.max_splits, static_cast<std::int32_t>(tree.splits.size()));
+    chunk.max_treelets = std::max(chunk.max_treelets, static_cast<std::int32_t>(tree.treelets.size()));
+    chunk.max_levels = std::max(chunk.max_levels, static_cast<std::int32_t>(tree.n_levels));
+    chunk.n_leaves += tree.splits.size() + 1;
+    program.n_leaves += tree.splits.size() + 1;
+    chunk.trees.push_back(std::move(tree));
+}
+
+bool is_full(const Chunk& chunk) {
+    const std::size_t slots = chunk.players.size() * static_cast<std::size_t>(chunk.n_outputs);
+    return chunk.n_leaves >= kChunkLeaves || std::max(slots, chunk.columns.size()) >= kMaxChunkSlots;
 }
 
 }  // namespace
@@ -323,34 +357,21 @@ Program compile(const EnsembleView& e) {
     const auto output_of = [&](std::int64_t tree) { return e.tree_output[static_cast<std::size_t>(tree)]; };
     std::stable_sort(order.begin(), order.end(), [&](auto a, auto b) { return output_of(a) < output_of(b); });
 
-    for (std::int32_t value = 0; value < e.width; value += kMaxChunkOutputs) {
-        const auto n_outputs = std::min(kMaxChunkOutputs, e.width - value);
-        std::size_t next = 0;
-        while (next < order.size()) {
+    const auto most_outputs = static_cast<std::int32_t>(std::clamp<std::size_t>(
+        kMaxChunkSlots / static_cast<std::size_t>(std::max(1, e.n_players)), 1, std::size_t{kMaxChunkOutputs}));
+    for (std::int32_t value = 0; value < e.width; value += most_outputs) {
+        for (std::size_t next = 0; next < order.size();) {
             Chunk chunk;
             chunk.output = output_of(order[next]) + value;
-            chunk.n_outputs = n_outputs;
+            chunk.n_outputs = std::min(most_outputs, e.width - value);
             Numbering columns{{}, chunk.columns};
             Numbering players{{}, chunk.players};
-            for (;
-                 next < order.size() && output_of(order[next]) + value == chunk.output && chunk.n_leaves < kChunkLeaves;
-                 ++next) {
-                Tree tree = TreeCompiler(e, order[next], value, n_outputs, columns, players).run();
-                if (tree.splits.empty()) continue;  // a constant says nothing of any player
-                if (!program.rules.contains(tree.n_points))
-                    program.rules.emplace(tree.n_points, gauss_legendre(tree.n_points));
-                tree.expansion_begin = program.expansion_size;
-                program.expansion_size += tree.expansion_size;
-                chunk.max_expansion = std::max(chunk.max_expansion, tree.expansion_size);
-                chunk.max_splits = std::max(chunk.max_splits, static_cast<std::int32_t>(tree.splits.size()));
-                chunk.max_treelets = std::max(chunk.max_treelets, static_cast<std::int32_t>(tree.treelets.size()));
-                chunk.max_levels = std::max(chunk.max_levels, static_cast<std::int32_t>(tree.n_levels));
-                chunk.n_leaves += tree.splits.size() + 1;
-                chunk.trees.push_back(std::move(tree));
+            for (; next < order.size() && output_of(order[next]) + value == chunk.output && !is_full(chunk); ++next) {
+                Tree tree = TreeCompiler(e, order[next], value, chunk.n_outputs, columns, players).run();
+                // A tree that is a single leaf says nothing of any player.
+                if (!tree.splits.empty()) add(std::move(tree), chunk, program);
             }
-            if (chunk.trees.empty()) continue;
-            program.n_leaves += chunk.n_leaves;
-            program.chunks.push_back(std::move(chunk));
+            if (!chunk.trees.empty()) program.chunks.push_back(std::move(chunk));
         }
     }
     return program;

@@ -14,6 +14,7 @@
 // number of trees.
 #pragma once
 
+#include <algorithm>
 #include <array>
 #include <cstddef>
 #include <cstdint>
@@ -72,11 +73,13 @@ struct Step {
     std::array<std::int32_t, 2> target;  // close: leaf or treelet of each child; whole: target[0]
 };
 
-// Quadrature points walked together, and where their constants begin in the tree's expansion: the
-// scalars, which are broadcast, and the treelets' tables, which are aligned; both in step order.
+// Quadrature points walked together, and where their constants lie in the tree's expansion: first
+// scalars, which are broadcast, then the treelets' tables, which are aligned; both in step order.
 struct PointTile {
     int first, n_points;
-    std::size_t scalars, tables;
+    std::size_t begin;   // in the tree's expansion, in doubles
+    std::size_t tables;  // from `begin`
+    std::size_t size;
 };
 
 struct Tree {
@@ -87,7 +90,6 @@ struct Tree {
     std::vector<std::int32_t> conditions;    // lookup trees: one split for each distinct condition
     std::vector<std::int32_t> condition_of;  // lookup trees: which of them each split is
     std::vector<std::int32_t> lookup_slot;   // lookup trees: players' slots in the order of the table
-    std::size_t walk_size = 0;               // lookup trees: doubles that making the table takes
     std::vector<PointTile> tiles;
     std::size_t expansion_size = 0;   // doubles
     std::size_t expansion_begin = 0;  // where they lie if those of all trees are kept
@@ -108,14 +110,17 @@ struct Chunk {
     std::int32_t max_splits = 0;    // of a tree
     std::int32_t max_treelets = 0;  // of a tree
     std::int32_t max_levels = 0;    // of a tree
-    std::size_t max_expansion = 0;  // doubles, of a tree
+    std::size_t max_expansion = 0;  // doubles made at once: of a tile, or of a table
     std::size_t n_leaves = 0;
 };
 
-// A set of categories as a bitset.
+// A set of category codes: a bitset, or a sorted list where a code is so large that bits would waste memory.
 struct CategorySet {
     std::vector<std::uint32_t> words;
+    std::vector<std::int32_t> sorted;
+
     bool contains(std::int64_t code) const {
+        if (!sorted.empty()) return std::binary_search(sorted.begin(), sorted.end(), code);
         const auto word = static_cast<std::size_t>(code >> 5);
         return code >= 0 && word < words.size() && ((words[word] >> (code & 31)) & 1U) != 0;
     }

@@ -10,6 +10,7 @@ import sys
 import threading
 import time
 from concurrent.futures import ThreadPoolExecutor
+from itertools import pairwise
 from pathlib import Path
 
 import numpy as np
@@ -154,7 +155,8 @@ import sys, time, numpy as np
 sys.path.insert(0, {tests!r})
 from strategies import random_ensemble
 from linear_treeshap.engine import Engine
-ensemble = random_ensemble(np.random.default_rng(1), n_features=40, n_trees=2000, max_depth=12, max_leaves=400)
+rng = np.random.default_rng(1)
+ensemble = random_ensemble(rng, n_features=40, n_trees=2000, max_depth=12, max_leaves=400)
 engine, rows = Engine(ensemble), np.zeros((200_000, 40))
 out = np.empty((200_000, 40, 1))
 print("ready", flush=True)
@@ -190,7 +192,7 @@ def test_progress_is_reported_and_its_errors_stop_the_work(forest: TreeEnsemble)
     shares: list[float] = []
     Engine(forest).values(X, out, n_jobs=1, progress=shares.append)
     assert shares
-    assert all(0 <= a <= b <= 1 for a, b in zip(shares, shares[1:], strict=False))
+    assert all(0 <= a <= b <= 1 for a, b in pairwise(shares))
 
     def refuse(share: float) -> None:
         raise RuntimeError("enough")
