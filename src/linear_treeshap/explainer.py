@@ -351,7 +351,11 @@ def _output(
         raise InputError(
             f"out must be a writable C-contiguous array of float64 or float32 of shape {expected}, got {got}."
         )
-    return out.reshape(shape)
+    if isinstance(given.table, np.ndarray) and np.may_share_memory(out, given.table):
+        raise InputError(
+            "out shares memory with X, which is still read while out is written. Pass a new array."
+        )
+    return np.asarray(out).reshape(shape)
 
 
 def _perturbation(asked: str, data: Any) -> str:
