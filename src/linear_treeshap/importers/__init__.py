@@ -17,7 +17,7 @@ import numpy as np
 import numpy.typing as npt
 
 from ..ensemble import TreeEnsemble
-from ..errors import FileFormatError, UnsupportedModelError
+from ..errors import FileFormatError, InputError, LinearTreeShapError, UnsupportedModelError
 
 __all__ = ["IMPORTERS", "REFUSED", "import_model", "importer_name", "raw_prediction"]
 
@@ -155,7 +155,17 @@ def raw_prediction(model: Any, X: Any) -> npt.NDArray[np.float64]:
         ensemble = import_model(model)
         rows = read_rows(X, ensemble.row_format)
         return ensemble.predict(rows[0 : rows.n_rows])
-    prediction = np.asarray(_importer_of(model).raw_prediction(model, X), dtype=np.float64)
+    if hasattr(X, "tocsr"):
+        X = import_module("scipy.sparse").csr_matrix(X)  # the one kind of sparse matrix they all read
+    try:
+        prediction = np.asarray(_importer_of(model).raw_prediction(model, X), dtype=np.float64)
+    except (LinearTreeShapError, MemoryError):
+        raise
+    except Exception as error:  # whatever the library raises
+        raise InputError(
+            f"{type(model).__name__} itself does not predict these rows, so nothing can be compared with it: "
+            f"{error} Pass rows that it predicts, or skip the comparison with check_additivity=False."
+        ) from error
     return prediction.reshape(len(prediction), -1)
 
 
