@@ -59,6 +59,28 @@ def test_patches_may_be_nested() -> None:
     assert shap.TreeExplainer is ORIGINAL
 
 
+def test_patches_may_be_undone_in_any_order() -> None:
+    """Two libraries may each patch and undo on their own."""
+    first, second = patch_shap(), patch_shap()
+    first.undo()
+    assert shap.TreeExplainer is not ORIGINAL
+    second.undo()
+    assert shap.TreeExplainer is ORIGINAL
+
+
+@pytest.mark.parametrize(
+    "name", ["sklearn_random_forest_regressor", "sklearn_random_forest_multiclass", "lightgbm_regressor"]
+)
+def test_the_expected_value_has_shap_s_shape(name: str) -> None:
+    """Code that says expected_value[0] of a scikit-learn model, as shap has it, keeps working."""
+    model = zoo.load(name)
+    with patch_shap():
+        ours = shap.TreeExplainer(model.model)
+    theirs = ORIGINAL(model.model)
+    theirs.shap_values(model.rows)  # shap changes its mind about LightGBM here
+    assert np.shape(ours.expected_value) == np.shape(theirs.expected_value)
+
+
 @pytest.mark.usefixtures("patched")
 def test_explainers_are_shap_s_own_kind(forest: zoo.ZooModel) -> None:
     explainer = shap.TreeExplainer(forest.model)

@@ -10,6 +10,7 @@ import logging
 import warnings
 from typing import Any
 
+import numpy as np
 import shap
 from shap.explainers._tree import TreeExplainer as ShapTreeExplainer
 
@@ -49,7 +50,10 @@ class TreeExplainer(ShapTreeExplainer):  # type: ignore[misc]
             _LOG.info("shap.TreeExplainer(%s) is left to shap: %s", type(model).__name__, self._ours)
             super().__init__(**self._arguments)
             return
-        self.expected_value = self._ours.expected_value
+        # Of a single output shap has a number where the model's own library explains it, else an array.
+        is_number = type(model).__module__.partition(".")[0] in ("xgboost", "lightgbm", "catboost")
+        expected = self._ours.expected_value
+        self.expected_value = expected if is_number else np.atleast_1d(expected)
         self.feature_perturbation = self._ours.feature_perturbation
         self.model_output = model_output
         self.data = self.data_missing = self.masker = self.output_names = None
