@@ -170,6 +170,16 @@ def test_interactions_and_approximations_are_left_to_shap_and_logged(
 
 
 @pytest.mark.usefixtures("patched")
+def test_a_tree_limit_is_shap_s(caplog: pytest.LogCaptureFixture) -> None:
+    """XGBoost counts rounds of a tree per class, scikit-learn trees."""
+    model = zoo.load("xgboost_multiclass")
+    with caplog.at_level(logging.INFO, "linear_treeshap"):
+        values = shap.TreeExplainer(model.model).shap_values(model.rows, tree_limit=2)
+    assert "tree_limit=2" in caplog.text
+    np.testing.assert_array_equal(values, ORIGINAL(model.model).shap_values(model.rows, tree_limit=2))
+
+
+@pytest.mark.usefixtures("patched")
 def test_what_neither_can_read_gets_shap_s_error(caplog: pytest.LogCaptureFixture) -> None:
     with (
         caplog.at_level(logging.INFO, logger="linear_treeshap"),

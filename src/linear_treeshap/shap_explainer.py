@@ -71,13 +71,17 @@ class TreeExplainer(ShapTreeExplainer):  # type: ignore[misc]
         check_additivity: bool = True,
         from_call: bool = False,
     ) -> Any:
-        """As ``shap.TreeExplainer.shap_values``, by our engine unless ``approximate`` is asked for."""
+        """As ``shap.TreeExplainer.shap_values``, by our engine unless approximate or with a tree_limit."""
         if isinstance(self._ours, str):
             return super().shap_values(X, y, tree_limit, approximate, check_additivity, from_call)
         if approximate:
             _LOG.info("shap_values(approximate=True) is left to shap: our values are exact")
             return self._theirs.shap_values(X, y, tree_limit, approximate, check_additivity, from_call)
-        return self._ours.shap_values(X, y, tree_limit, check_additivity)
+        if tree_limit not in (None, 0, -1):
+            # Trees or rounds of them, which shap decides by the model's library.
+            _LOG.info("shap_values(tree_limit=%s) is left to shap", tree_limit)
+            return self._theirs.shap_values(X, y, tree_limit, approximate, check_additivity, from_call)
+        return self._ours.shap_values(X, y, check_additivity=check_additivity)
 
     def shap_interaction_values(self, X: Any, y: Any = None, tree_limit: int | None = None) -> Any:
         """As ``shap.TreeExplainer.shap_interaction_values``; shap's own code computes them."""
