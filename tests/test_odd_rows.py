@@ -59,6 +59,15 @@ def test_masked_numbers_are_missing_in_the_check_too(name: str) -> None:
     )
 
 
+def test_sparse_whole_numbers_are_checked_too() -> None:
+    """LightGBM takes sparse rows of floating point only."""
+    model = zoo.load("lightgbm_regressor")
+    rows = sparse.csr_matrix(np.trunc(np.nan_to_num(model.rows)))
+    explainer = TreeExplainer(model.model)
+    values = explainer.shap_values(rows.astype(np.int64))
+    np.testing.assert_array_equal(values, explainer.shap_values(rows))
+
+
 def test_a_refusal_by_the_library_says_that_it_is_the_check_s() -> None:
     """scikit-learn's trees predict no infinities; without the check they can be explained."""
     model = zoo.load("sklearn_random_forest_regressor")

@@ -149,14 +149,15 @@ def raw_prediction(model: Any, X: Any) -> npt.NDArray[np.float64]:
     `TreeEnsemble`, a dictionary and a file have no library behind them: there it is what
     `TreeEnsemble.predict` says.
     """
-    if isinstance(model, (TreeEnsemble, str, os.PathLike)):
+    if isinstance(model, (TreeEnsemble, str, os.PathLike, Mapping)):
         from ..rows import read_rows
 
         ensemble = import_model(model)
         rows = read_rows(X, ensemble.row_format)
         return ensemble.predict(rows[0 : rows.n_rows])
     if hasattr(X, "tocsr"):
-        X = import_module("scipy.sparse").csr_matrix(X)  # the one kind of sparse matrix they all read
+        # The one kind of sparse matrix they all read.
+        X = import_module("scipy.sparse").csr_matrix(X, dtype=X.dtype if X.dtype.kind == "f" else np.float64)
     try:
         prediction = np.asarray(_importer_of(model).raw_prediction(model, X), dtype=np.float64)
     except (LinearTreeShapError, MemoryError):
