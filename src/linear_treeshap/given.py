@@ -9,9 +9,9 @@ from typing import Any
 import numpy as np
 
 from .ensemble import TreeEnsemble
-from .frames import match_columns
+from .frames import column_names, match_columns
 from .rows import Rows, read_rows
-from .tables import as_table, column_names, take_columns
+from .tables import as_table, take_columns
 
 __all__ = ["Given"]
 

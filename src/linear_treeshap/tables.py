@@ -14,10 +14,10 @@ from typing import Any
 import numpy as np
 import numpy.typing as npt
 
-from .errors import MissingDependencyError
+from .errors import InputError, MissingDependencyError
 from .frames import as_frame, is_frame, is_nameless_series
 
-__all__ = ["as_table", "column_names", "make_frame", "named", "take_columns", "take_rows", "to_array"]
+__all__ = ["as_table", "make_frame", "named", "take_columns", "take_rows", "to_array"]
 
 Array = npt.NDArray[Any]
 
@@ -30,19 +30,27 @@ def as_table(X: Any) -> tuple[Any, bool]:
         X = X.to_numpy()
     elif isinstance(X, (list, tuple)):
         # NumPy turns every number of a list into text when there is one text among them.
-        array = np.array(X, dtype=object)
-        X = array if any(isinstance(value, str) for value in array.flat) else np.asarray(X)
-    is_one_row = isinstance(X, np.ndarray) and X.ndim == 1
-    return (X[np.newaxis] if is_one_row else X), is_one_row
+        try:
+            array = np.array(X, dtype=object)
+            X = array if any(isinstance(value, str) for value in array.flat) else np.asarray(X)
+        except ValueError as error:
+            raise InputError(f"X is not a table: its rows differ in length ({error}).") from error
+    if not isinstance(X, np.ndarray):
+        return X, False
+    X = _plain(X)
+    return (X[np.newaxis] if X.ndim == 1 else X), X.ndim == 1
 
 
-def column_names(table: Any) -> tuple[str, ...] | None:
-    """The names of a frame's columns; None for tables without names."""
-    if not is_frame(table):
-        return None
-    # Arrow alone calls its columns' data columns. Asking narwhals takes longer than explaining a row.
-    names = table.schema.names if type(table).__module__.startswith("pyarrow") else table.columns
-    return tuple(map(str, names))
+def _plain(array: Array) -> Array:
+    """The same numbers, so that every library reads them alike when it is asked for its prediction.
+
+    scikit-learn overlooks masks and refuses matrices; XGBoost misreads the other byte order.
+    """
+    if isinstance(array, np.ma.MaskedArray):
+        return np.ma.filled(array.astype(np.float64), np.nan)
+    if not array.dtype.isnative:
+        array = array.astype(array.dtype.newbyteorder("="))
+    return np.asarray(array)
 
 
 def take_rows(table: Any, rows: slice | Array) -> Any:

@@ -10,6 +10,7 @@ from __future__ import annotations
 
 import os
 from dataclasses import dataclass
+from importlib import import_module
 from pathlib import Path
 from tempfile import TemporaryDirectory
 from typing import Any
@@ -19,6 +20,7 @@ import numpy.typing as npt
 
 from ..ensemble import TreeEnsemble
 from ..errors import FileFormatError, LinearTreeShapError, ModelError, UnsupportedModelError
+from ..frames import is_frame
 from ..rows import RowFormat
 from .assemble import NodeArrays
 from .flatbuffers import Table
@@ -60,9 +62,22 @@ def raw_prediction(model: Any, X: Any) -> npt.NDArray[np.float64]:
     """(n_rows, n_outputs) CatBoost's own raw formula values."""
     from catboost import CatBoost
 
+    if is_frame(X):
+        X = _as_pandas(X)
     # By the base class: a ranker's own predict() does not say which output it gives.
     values = np.asarray(CatBoost.predict(model, X, prediction_type="RawFormulaVal"), dtype=np.float64)
     return values.reshape(len(values), -1)
+
+
+def _as_pandas(X: Any) -> Any:
+    """CatBoost reads no Arrow tables, and polars' categorical columns end the process (1.2.10)."""
+    import narwhals.stable.v1 as nw
+
+    if nw.dependencies.is_pandas_dataframe(X):
+        return X
+    columns = nw.from_native(X, eager_only=True).iter_columns()
+    by_name = {c.name: c.to_numpy() if c.dtype.is_numeric() else c.to_list() for c in columns}
+    return import_module("pandas").DataFrame(by_name)
 
 
 # -- the whole model -------------------------------------------------------------------------------
