@@ -22,7 +22,8 @@ inline int points_for(int n_players_on_path) { return (n_players_on_path + 1) / 
 inline Rule gauss_legendre(int n_points) {
     const auto n = static_cast<std::size_t>(n_points);
     Rule rule{std::vector<double>(n), std::vector<double>(n), std::vector<double>(n), std::vector<double>(n)};
-    // Newton's method on the Legendre polynomial, in extended precision; the roots are symmetric.
+    // Newton's method on the Legendre polynomial, in extended precision where the machine has it; the
+    // roots are symmetric.
     for (std::size_t i = 0; i < (n + 1) / 2; ++i) {
         long double z = std::cos(std::numbers::pi_v<long double> * (static_cast<long double>(i) + 0.75L) /
                                  (static_cast<long double>(n) + 0.5L));

@@ -187,7 +187,7 @@ def test_ctrl_c_interrupts_within_a_second(n_jobs: int) -> None:
 
 
 def test_progress_is_reported_and_its_errors_stop_the_work(forest: TreeEnsemble) -> None:
-    X = np.zeros((60_000, forest.n_features))
+    X = np.zeros((10_000, forest.n_features))
     out = np.empty((len(X), forest.n_features, 2))
     shares: list[float] = []
     Engine(forest).values(X, out, n_jobs=1, progress=shares.append)
