@@ -2,16 +2,17 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from typing import Any
 
 import numpy as np
 
 from .ensemble import TreeEnsemble
-from .frames import match_columns
+from .frames import is_frame, match_columns
+from .importers.preprocessing import Preprocessing
 from .rows import Rows, read_rows
-from .tables import as_table, column_names, take_columns
+from .tables import as_table, column_names, make_frame, pandas_index, take_columns
 
 __all__ = ["Given"]
 
@@ -23,19 +24,25 @@ _MIN_SLICE_ROWS = 1024
 
 @dataclass(frozen=True)
 class Given:
-    """The user's rows, as a table of the model's columns and as numbers to read."""
+    """The user's rows, as a table of the model's columns and as numbers to read.
+
+    The columns are those that the trees read: of a pipeline, those after its transformers.
+    """
 
     rows: Rows
-    table: Any  # two-dimensional, columns in the model's order
-    shown: Any  # the same with columns in the user's order, or the numbers of a library's own container
+    #: What the model's own prediction is asked for, two-dimensional: the columns in the model's order, or the
+    #: raw rows of a pipeline.
+    source: Any
+    shown: Any  # the columns in the user's order, or the numbers of a library's own container
     order: list[int] | None  # the user's column for each feature; None if they are the same
     names: tuple[str, ...] | None  # of the user's columns
     is_one_row: bool  # of one dimension
 
     @classmethod
-    def of(cls, X: Any, ensemble: TreeEnsemble) -> Given:
+    def of(cls, X: Any, ensemble: TreeEnsemble, preprocessing: Preprocessing | None = None) -> Given:
         """Match the columns of ``X`` with the model's; an InputError says what does not fit."""
-        shown, is_one_row = as_table(X)
+        raw, is_one_row = as_table(X)
+        shown = raw if preprocessing is None else preprocessing.transform(raw)
         names = column_names(shown)
         order = None if names is None else match_columns(names, ensemble.row_format)
         if order == list(range(ensemble.n_features)):
@@ -44,7 +51,20 @@ class Given:
         rows = read_rows(table, ensemble.row_format)
         if names is None and not isinstance(shown, np.ndarray) and not hasattr(shown, "tocsr"):
             shown = rows[0 : rows.n_rows]  # a DMatrix or Pool cannot be cut or shown
-        return cls(rows, table, shown, order, names, is_one_row)
+        return cls(rows, table if preprocessing is None else raw, shown, order, names, is_one_row)
+
+    @property
+    def index(self) -> Any:
+        """The labels of the rows, if they came from pandas."""
+        return pandas_index(self.source) if self.rows.index is None else self.rows.index
+
+    def to_show(self, feature_names: Sequence[str] | None) -> Any:
+        """The rows for the user to see. What a pipeline made of a frame becomes a frame of that library."""
+        if feature_names is None or not is_frame(self.source) or not isinstance(self.shown, np.ndarray):
+            return self.shown
+        return make_frame(
+            dict(zip(feature_names, self.shown.T, strict=True)), like=self.source, index=self.index
+        )
 
     def slices(self, *, numbers_per_row: int) -> Iterator[slice]:
         """All rows in slices that fit into memory next to what is there already."""

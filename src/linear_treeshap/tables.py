@@ -17,7 +17,16 @@ import numpy.typing as npt
 from .errors import MissingDependencyError
 from .frames import as_frame, is_frame, is_nameless_series
 
-__all__ = ["as_table", "column_names", "make_frame", "named", "take_columns", "take_rows", "to_array"]
+__all__ = [
+    "as_table",
+    "column_names",
+    "make_frame",
+    "named",
+    "pandas_index",
+    "take_columns",
+    "take_rows",
+    "to_array",
+]
 
 Array = npt.NDArray[Any]
 
@@ -43,6 +52,15 @@ def column_names(table: Any) -> tuple[str, ...] | None:
     # Arrow alone calls its columns' data columns. Asking narwhals takes longer than explaining a row.
     names = table.schema.names if type(table).__module__.startswith("pyarrow") else table.columns
     return tuple(map(str, names))
+
+
+def pandas_index(table: Any) -> Any:
+    """The index of a pandas frame; None for any other table."""
+    if isinstance(table, np.ndarray):
+        return None
+    import narwhals.stable.v1 as nw
+
+    return table.index if nw.dependencies.is_pandas_dataframe(table) else None
 
 
 def take_rows(table: Any, rows: slice | Array) -> Any:

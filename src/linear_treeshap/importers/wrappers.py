@@ -1,8 +1,8 @@
 """Models that hold other models → TreeEnsemble of what is inside.
 
 A pipeline stands for its last step, a search for its best estimator; multi-output wrappers put the
-outputs of their models side by side. Rows are rows of the model inside: for a pipeline, what comes out
-of the steps before the last.
+outputs of their models side by side. The trees of a pipeline read what comes out of the steps before the
+last; the rows of its own prediction are raw.
 """
 
 from __future__ import annotations
@@ -13,12 +13,13 @@ import numpy as np
 import numpy.typing as npt
 
 from ..ensemble import TreeEnsemble
-from ..errors import ModelError
+from ..errors import ModelError, UnsupportedModelError
 from . import import_model
 from . import raw_prediction as raw_prediction_of
 from .assemble import Part, combine
+from .preprocessing import preprocessing_of, unwrap
 
-__all__ = ["to_ensemble", "unwrap"]
+__all__ = ["raw_prediction", "refuse_preprocessing", "to_ensemble"]
 
 
 def to_ensemble(model: Any) -> TreeEnsemble:
@@ -32,21 +33,32 @@ def to_ensemble(model: Any) -> TreeEnsemble:
 
 
 def raw_prediction(model: Any, X: Any) -> npt.NDArray[np.float64]:
-    return np.hstack([raw_prediction_of(one, X) for one in _models_inside(model)])
+    preprocessing = preprocessing_of(model)
+    rows = X if preprocessing is None else preprocessing.transform(X)
+    return np.hstack([raw_prediction_of(one, rows) for one in _models_inside(model)])
 
 
-def unwrap(model: Any) -> Any:
-    """The model inside a pipeline or a search, however deep; any other model is returned as it is."""
-    while hasattr(model, "steps") or hasattr(model, "best_estimator_"):
-        model = model.steps[-1][1] if hasattr(model, "steps") else model.best_estimator_
-    return model
+def refuse_preprocessing(model: Any, inside: Any) -> None:
+    """Models side by side must read the same rows, which pipelines of their own need not."""
+    if preprocessing_of(inside) is not None:
+        raise UnsupportedModelError(
+            f"Each model inside this {type(model).__name__} is a pipeline that transforms rows for itself. "
+            f"Put the transformers before it, make_pipeline(transformer, {type(model).__name__}(...)), or "
+            f"explain the models inside one by one: model.estimators_."
+        )
 
 
 def _models_inside(model: Any) -> list[Any]:
     inside = unwrap(model)
+    if inside is None or isinstance(inside, str):
+        raise ModelError(
+            f"This {type(model).__name__} ends in {inside!r}; expected a model as its last step."
+        )
     if inside is not model:
         return [inside]
     if hasattr(model, "estimators_"):
+        for one in model.estimators_:
+            refuse_preprocessing(model, one)
         return list(model.estimators_)
     raise ModelError(
         f"This {type(model).__name__} holds no fitted model. Fit it first; a search needs refit=True."
