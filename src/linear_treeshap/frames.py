@@ -84,9 +84,9 @@ def match_columns(columns: Sequence[str], row_format: RowFormat) -> list[int]:
                 f"Pass the columns the model was trained on, in the same order."
             )
         return list(range(len(columns)))
-    position = {name: index for index, name in enumerate(columns)}
+    position = _positions(columns, names)
     missing = [name for name in names if name not in position]
-    unexpected = sorted(set(columns) - set(names), key=position.__getitem__)
+    unexpected = sorted(position.keys() - set(names), key=position.__getitem__)
     if missing or unexpected:
         parts = [f"Missing: {_some(missing)}."] if missing else []
         parts += [f"Unexpected: {_some(unexpected)}."] if unexpected else []
@@ -95,6 +95,17 @@ def match_columns(columns: Sequence[str], row_format: RowFormat) -> list[int]:
             f"Pass the columns the model was trained on, in any order."
         )
     return [position[name] for name in names]
+
+
+def _positions(columns: Sequence[str], names: Sequence[str]) -> dict[str, int]:
+    """Where each column is, by the name that the model knows it by."""
+    position = {name: index for index, name in enumerate(columns)}
+    if position.keys() != set(names):
+        # LightGBM writes underscores for the spaces in its names.
+        underscored = {name.replace(" ", "_"): index for index, name in enumerate(columns)}
+        if len(underscored) == len(columns) and underscored.keys() == set(names):
+            return underscored
+    return position
 
 
 def _some(names: Sequence[Any]) -> str:
