@@ -46,7 +46,8 @@ class TreeExplainer:
         Background rows. Not supported yet: leave it out for path-dependent values.
     model_output
         "raw": what the trees add up to (log-odds for boosted classifiers, probabilities for forests of
-        scikit-learn). "probability" is the same where the raw output is a probability.
+        scikit-learn). "probability" is the same where the raw output is a probability, and "predict" where
+        it is what the model's own ``predict`` gives, as for most regressors.
     feature_perturbation
         "tree_path_dependent": a feature that is missing from a coalition sends a row both ways, weighted
         as the training rows were. "auto" is that, unless there is ``data``.

@@ -8,6 +8,7 @@ import numpy as np
 
 from .ensemble import TreeEnsemble
 from .errors import InputError
+from .importers.links import predicts_raw
 
 __all__ = ["is_distribution", "require_raw"]
 
@@ -29,6 +30,8 @@ def require_raw(model_output: str, model: Any, ensemble: TreeEnsemble) -> None:
             f"model_output must be one of {', '.join(map(repr, choices))}; got {model_output!r}."
         )
     if model_output in ("probability", "predict_proba") and is_distribution(ensemble):
+        return
+    if model_output == "predict" and predicts_raw(model):
         return
     raise NotImplementedError(
         f"model_output={model_output!r} is not the raw output of this model. Other outputs bend the sum "
