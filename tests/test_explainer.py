@@ -175,6 +175,16 @@ def test_wrong_columns_are_named(named: zoo.ZooModel) -> None:
         explainer(named.X.rename(columns={"feature 1": "other"}))
 
 
+def test_rows_of_different_lengths_are_no_table(regressor: zoo.ZooModel) -> None:
+    with pytest.raises(InputError, match="its rows differ in length"):
+        TreeExplainer(regressor.model)([[1.0, 2.0], [1.0]])
+
+
+def test_a_column_that_looks_like_a_row_is_told_how_to_be_one(regressor: zoo.ZooModel) -> None:
+    with pytest.raises(InputError, match=r"for one column use X.reshape\(-1, 1\)"):
+        TreeExplainer(regressor.model)(regressor.rows[:, 0])
+
+
 def test_very_many_columns_are_explained() -> None:
     """90,000 of them, of which one tree looks at two."""
     wide = TreeEnsemble(

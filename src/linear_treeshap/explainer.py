@@ -307,8 +307,10 @@ class TreeExplainer:
         if not is_whole or isinstance(self.model, (TreeEnsemble, str, os.PathLike, Mapping)):
             values = values[:_CHECKED_ROWS]
             prediction = additivity.walk_trees(ensemble, given.rows[: len(values)])
+        elif self._preprocessing is not None:
+            prediction = raw_prediction(self.model, given.raw)
         else:
-            prediction = raw_prediction(self.model, given.source)
+            prediction = raw_prediction(self.model, given.for_library(ensemble.row_format))
         additivity.check(
             values,
             ensemble.expected_value,

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
+from importlib import import_module
 from typing import Any
 
 import numpy as np
@@ -11,8 +12,8 @@ import numpy as np
 from .ensemble import TreeEnsemble
 from .frames import is_frame, match_columns
 from .importers.preprocessing import Preprocessing
-from .rows import Rows, read_rows
-from .tables import as_table, column_names, make_frame, pandas_index, take_columns
+from .rows import RowFormat, Rows, read_rows
+from .tables import as_table, column_names, is_plain_pandas, make_frame, pandas_index, take_columns
 
 __all__ = ["Given"]
 
@@ -30,10 +31,9 @@ class Given:
     """
 
     rows: Rows
-    #: What the model's own prediction is asked for, two-dimensional: the columns in the model's order, or the
-    #: raw rows of a pipeline.
-    source: Any
-    shown: Any  # the columns in the user's order, or the numbers of a library's own container
+    raw: Any  # two-dimensional, as it came
+    table: Any  # two-dimensional, columns in the model's order
+    shown: Any  # the same with columns in the user's order, or the numbers of a library's own container
     order: list[int] | None  # the user's column for each feature; None if they are the same
     names: tuple[str, ...] | None  # of the user's columns
     is_one_row: bool  # of one dimension
@@ -48,23 +48,32 @@ class Given:
         if order == list(range(ensemble.n_features)):
             order = None
         table = shown if order is None else take_columns(shown, order)
-        rows = read_rows(table, ensemble.row_format)
+        # One row is read as such, so that a column given by mistake is told from a row.
+        is_one_array = is_one_row and isinstance(table, np.ndarray)
+        rows = read_rows(table[0] if is_one_array else table, ensemble.row_format)
         if names is None and not isinstance(shown, np.ndarray) and not hasattr(shown, "tocsr"):
             shown = rows[0 : rows.n_rows]  # a DMatrix or Pool cannot be cut or shown
-        return cls(rows, table if preprocessing is None else raw, shown, order, names, is_one_row)
+        return cls(rows, raw, table, shown, order, names, is_one_row)
 
     @property
     def index(self) -> Any:
         """The labels of the rows, if they came from pandas."""
-        return pandas_index(self.source) if self.rows.index is None else self.rows.index
+        return pandas_index(self.raw) if self.rows.index is None else self.rows.index
+
+    def for_library(self, row_format: RowFormat) -> Any:
+        """The table in a shape that the model's own library takes: we take more kinds than they do."""
+        if hasattr(self.table, "tocsr"):
+            return import_module("scipy.sparse").csr_matrix(self.table)  # nobody takes all other kinds
+        if row_format.numbers_are_codes and is_frame(self.table) and not is_plain_pandas(self.table):
+            return self.rows[0 : self.rows.n_rows]
+        return self.table
 
     def to_show(self, feature_names: Sequence[str] | None) -> Any:
         """The rows for the user to see. What a pipeline made of a frame becomes a frame of that library."""
-        if feature_names is None or not is_frame(self.source) or not isinstance(self.shown, np.ndarray):
+        if feature_names is None or not is_frame(self.raw) or not isinstance(self.shown, np.ndarray):
             return self.shown
-        return make_frame(
-            dict(zip(feature_names, self.shown.T, strict=True)), like=self.source, index=self.index
-        )
+        columns = dict(zip(feature_names, self.shown.T, strict=True))
+        return make_frame(columns, like=self.raw, index=self.index)
 
     def slices(self, *, numbers_per_row: int) -> Iterator[slice]:
         """All rows in slices that fit into memory next to what is there already."""

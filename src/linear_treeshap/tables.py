@@ -14,15 +14,17 @@ from typing import Any
 import numpy as np
 import numpy.typing as npt
 
-from .errors import MissingDependencyError
+from .errors import InputError, MissingDependencyError
 from .frames import as_frame, is_frame, is_nameless_series
 
 __all__ = [
     "as_table",
     "column_names",
+    "is_plain_pandas",
     "make_frame",
     "named",
     "pandas_index",
+    "rename_columns",
     "take_columns",
     "take_rows",
     "to_array",
@@ -38,11 +40,20 @@ def as_table(X: Any) -> tuple[Any, bool]:
     if is_nameless_series(X):
         X = X.to_numpy()
     elif isinstance(X, (list, tuple)):
-        # NumPy turns every number of a list into text when there is one text among them.
-        array = np.array(X, dtype=object)
-        X = array if any(isinstance(value, str) for value in array.flat) else np.asarray(X)
+        X = _array_of_lists(X)
     is_one_row = isinstance(X, np.ndarray) and X.ndim == 1
     return (X[np.newaxis] if is_one_row else X), is_one_row
+
+
+def _array_of_lists(X: Sequence[Any]) -> Array:
+    # NumPy turns every number of a list into text when there is one text among them.
+    array = np.array(X, dtype=object)
+    if any(isinstance(value, str) for value in array.flat):
+        return array
+    try:
+        return np.asarray(X)
+    except ValueError as error:
+        raise InputError(f"X is not a table: its rows differ in length ({error}).") from error
 
 
 def column_names(table: Any) -> tuple[str, ...] | None:
@@ -63,6 +74,19 @@ def pandas_index(table: Any) -> Any:
     return table.index if nw.dependencies.is_pandas_dataframe(table) else None
 
 
+def is_plain_pandas(table: Any) -> bool:
+    """Is this a pandas frame of nothing but NumPy's numbers and categories?"""
+    import narwhals.stable.v1 as nw
+
+    if not nw.dependencies.is_pandas_dataframe(table):
+        return False
+    # A categorical type is no np.dtype, and its kind is that of objects, as is that of text.
+    return all(
+        dtype.kind in "biuf" if isinstance(dtype, np.dtype) else dtype.name == "category"
+        for dtype in table.dtypes
+    )
+
+
 def take_rows(table: Any, rows: slice | Array) -> Any:
     """Some rows, chosen by a slice or by their positions."""
     if table is None or not is_frame(table):
@@ -80,6 +104,14 @@ def take_columns(table: Any, columns: Sequence[int]) -> Any:
     import narwhals.stable.v1 as nw
 
     return nw.to_native(nw.from_native(table, eager_only=True)[:, list(columns)])
+
+
+def rename_columns(frame: Any, names: Sequence[str]) -> Any:
+    """The same frame with other names."""
+    import narwhals.stable.v1 as nw
+
+    renamed = nw.from_native(frame, eager_only=True)
+    return nw.to_native(renamed.rename(dict(zip(renamed.columns, names, strict=True))))
 
 
 def to_array(table: Any) -> Any:
