@@ -39,6 +39,19 @@ def test_importing_takes_at_most_a_second_per_million_nodes(big_forest: Any) -> 
     assert min(seconds) / ensemble.n_nodes <= 1e-6
 
 
+def test_bagged_trees_are_not_kept_beside_their_sum() -> None:
+    """At most three times the memory of the result, although each tree is read on its own first."""
+    X = np.random.default_rng(0).normal(size=(8000, 10))
+    bagging = pytest.importorskip("sklearn.ensemble").BaggingRegressor(random_state=0).fit(X, X[:, 0])
+    tracemalloc.start()
+    try:
+        ensemble = import_model(bagging)
+        peak = tracemalloc.get_traced_memory()[1]
+    finally:
+        tracemalloc.stop()
+    assert peak <= 3 * _n_bytes(ensemble)
+
+
 def test_importing_needs_at_most_three_times_the_memory_of_its_result(big_forest: Any) -> None:
     """At its peak, the result included."""
     tracemalloc.start()

@@ -26,10 +26,13 @@ def to_ensemble(model: Any) -> TreeEnsemble:
     inside = _models_inside(model)
     if len(inside) == 1:
         return import_model(inside[0])
-    ensembles = [import_model(one) for one in inside]
-    ends = np.cumsum([0] + [ensemble.n_outputs for ensemble in ensembles])
-    parts = [Part(ensemble, range(int(ends[i]), int(ends[i + 1]))) for i, ensemble in enumerate(ensembles)]
-    return combine(parts, int(ends[-1]), output_names=_output_names(ensembles))
+    parts: list[Part] = []
+    n_outputs = 0
+    for one in inside:
+        ensemble = import_model(one)
+        parts.append(Part(ensemble, range(n_outputs, n_outputs + ensemble.n_outputs)))
+        n_outputs += ensemble.n_outputs
+    return combine(parts, n_outputs, output_names=_output_names(parts))
 
 
 def raw_prediction(model: Any, X: Any) -> npt.NDArray[np.float64]:
@@ -65,12 +68,10 @@ def _models_inside(model: Any) -> list[Any]:
     )
 
 
-def _output_names(ensembles: list[TreeEnsemble]) -> list[str] | None:
+def _output_names(parts: list[Part]) -> list[str] | None:
     """The names of the outputs of all targets, each after its target's number."""
-    if any(ensemble.output_names is None for ensemble in ensembles):
+    if any(part.ensemble.output_names is None for part in parts):
         return None
     return [
-        f"{target}: {name}"
-        for target, ensemble in enumerate(ensembles)
-        for name in ensemble.output_names or ()
+        f"{target}: {name}" for target, part in enumerate(parts) for name in part.ensemble.output_names or ()
     ]
