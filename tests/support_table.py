@@ -58,6 +58,10 @@ holds the trees only and wants transformed rows. Classes derived from those belo
 forests of other libraries if they are the mean of scikit-learn trees in `estimators_`. XGBoost's `.json` and
 `.ubj` files, LightGBM's text files and CatBoost's `.cbm` files are read without the library. Any other model
 can be given as a dictionary of arrays, see `linear_treeshap.importers.arrays`.
+
+What belongs to the data and not to the model is not explained: XGBoost's `base_margin`, LightGBM's
+`init_score`, CatBoost's baseline. A `base_margin` in a DMatrix fails the additivity check. A model that
+stopped early is explained up to its best round where its own `predict` ends there too.
 """
 
 _BOTTOM = """

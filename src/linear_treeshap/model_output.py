@@ -21,9 +21,9 @@ def require_raw(model_output: str, model: Any, ensemble: TreeEnsemble) -> None:
     """Accept "raw" and what equals it for this model; explain the refusal of anything else."""
     if model_output == "raw":
         return
-    methods = [
-        name for name in dir(model) if name.startswith(_PREFIXES) and callable(getattr(model, name, None))
-    ]
+    # The class is asked, because scikit-learn's dir(model) fails where an attribute does (scikit-survival).
+    names = [name for name in dir(type(model)) if name.startswith(_PREFIXES)]
+    methods = [name for name in names if callable(getattr(model, name, None))]
     choices = (*_CHOICES, *methods)
     if model_output not in choices:
         raise InputError(
