@@ -64,7 +64,10 @@ class Given:
         """The table in a shape that the model's own library takes: we take more kinds than they do."""
         if hasattr(self.table, "tocsr"):
             return import_module("scipy.sparse").csr_matrix(self.table)  # nobody takes all other kinds
-        if row_format.numbers_are_codes and is_frame(self.table) and not is_plain_pandas(self.table):
+        if isinstance(self.table, np.ndarray):
+            return self.table if self.table.flags.forc else self.table.copy()  # LightGBM warns of slices
+        numbers_suffice = row_format.numbers_are_codes or not row_format.labelled
+        if numbers_suffice and is_frame(self.table) and not is_plain_pandas(self.table):
             return self.rows[0 : self.rows.n_rows]
         return self.table
 

@@ -28,6 +28,7 @@ __all__ = [
     "take_columns",
     "take_rows",
     "to_array",
+    "to_pandas",
 ]
 
 Array = npt.NDArray[Any]
@@ -38,7 +39,7 @@ def as_table(X: Any) -> tuple[Any, bool]:
     if is_frame(X):
         return as_frame(X), getattr(X, "ndim", 2) == 1
     if is_nameless_series(X):
-        X = X.to_numpy()
+        X = np.array(X.to_numpy())  # a copy, because older scikit-learn refuses polars' read-only memory
     elif isinstance(X, (list, tuple)):
         X = _array_of_lists(X)
     is_one_row = isinstance(X, np.ndarray) and X.ndim == 1
@@ -121,6 +122,15 @@ def to_array(table: Any) -> Any:
     import narwhals.stable.v1 as nw
 
     return nw.from_native(table, eager_only=True).to_numpy()
+
+
+def to_pandas(frame: Any) -> Any:
+    """The frame in pandas' own kind; one of pandas as it is."""
+    import narwhals.stable.v1 as nw
+
+    if nw.dependencies.is_pandas_dataframe(frame):
+        return frame
+    return nw.from_native(frame, eager_only=True).to_pandas()
 
 
 def make_frame(columns: Mapping[str, Any], *, like: Any = None, index: Any = None) -> Any:

@@ -20,7 +20,7 @@ import numpy.typing as npt
 from ..ensemble import TreeEnsemble
 from ..errors import FileFormatError, LinearTreeShapError, ModelError, UnsupportedModelError
 from ..rows import RowFormat
-from ..tables import column_names, rename_columns
+from ..tables import column_names, rename_columns, to_pandas
 from .assemble import NodeArrays
 from .flatbuffers import Table
 
@@ -61,9 +61,9 @@ def raw_prediction(model: Any, X: Any) -> npt.NDArray[np.float64]:
     """(n_rows, n_outputs) CatBoost's own raw formula values."""
     from catboost import CatBoost
 
-    if type(X).__module__.startswith("pyarrow"):
-        X = X.to_pandas()  # CatBoost takes no Arrow tables
     columns = column_names(X)
+    if columns is not None:
+        X = to_pandas(X)  # CatBoost takes no Arrow tables, and older ones nothing but pandas
     if columns is not None and not set(columns) & set(model.feature_names_):
         X = rename_columns(X, model.feature_names_)  # matched by position, which CatBoost would refuse
     # By the base class: a ranker's own predict() does not say which output it gives.
