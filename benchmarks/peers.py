@@ -132,7 +132,7 @@ class XGBoost(Peer):
     """XGBoost's own values; trees of other libraries are loaded into it."""
 
     package, module = "xgboost", "xgboost"
-    #: Sums in float32, and since 3.3 with eight points, which is exact to 8 features on a path only.
+    #: Sums in float32, and since 3.3 with eight points, which is exact to 16 features on a path only.
     tolerance = 1e-3
 
     def __init__(self, model: Any, ensemble: TreeEnsemble) -> None:

@@ -32,6 +32,10 @@ namespace {
 // Vectors walked together: two hide each other's latencies and share every constant loaded.
 constexpr int kVectors = 2;
 
+// Rows whose conditions are evaluated: a whole block, or a single vector where there are no more rows.
+template <int V>
+constexpr int kRowsAtOnce = V == 1 ? kLanes : kBlockRows;
+
 #define LTS_INLINE [[gnu::always_inline]] inline
 
 std::size_t at(std::int32_t i) { return static_cast<std::size_t>(i); }
@@ -219,10 +223,10 @@ void expand_tile(const Program& program, const Chunk& chunk, const Tree& tree, c
 
 // ---- conditions -----------------------------------------------------------------------------------
 
-template <class Number>
+template <int kRows, class Number>
 std::uint64_t in_set(const Number* x, const CategorySet& set, bool missing_left) {
     std::uint64_t bits = 0;
-    for (int r = 0; r < kBlockRows; ++r) {
+    for (int r = 0; r < kRows; ++r) {
         // Codes lie below 2^31; anything else, infinities included, is in no set.
         const bool is_code = x[r] >= Number(0) && x[r] < Number(2147483648.0);
         const bool left = x[r] != x[r] ? missing_left : is_code && set.contains(static_cast<std::int64_t>(x[r]));
@@ -231,13 +235,13 @@ std::uint64_t in_set(const Number* x, const CategorySet& set, bool missing_left)
     return bits;
 }
 
-// Bit r: does row r of the block go left?
-template <class Number>
+// Bit r: does row r, of the first kRows of the block, go left?
+template <int kRows, class Number>
 LTS_INLINE std::uint64_t goes_left(const Program& program, const Split& split, const Number* x) {
     const Number* column = x + at(split.feature) * kBlockRows;
     if (split.category_set >= 0) [[unlikely]]
-        return in_set(column, program.category_sets[at(split.category_set)], split.missing_left);
-    return at_most(column, static_cast<Number>(split.threshold), split.missing_left);
+        return in_set<kRows>(column, program.category_sets[at(split.category_set)], split.missing_left);
+    return at_most<kRows>(column, static_cast<Number>(split.threshold), split.missing_left);
 }
 
 // For every edge, which rows satisfy all conditions of its player down to it. Splits of a treelet
@@ -527,7 +531,8 @@ void look_up_block(const Program& program, const Chunk& chunk, const Tree& tree,
                    int n_rows, double* phi) {
     alignas(64) std::array<std::uint8_t, kBlockRows> index{};
     for (std::size_t bit = 0; bit < tree.conditions.size(); ++bit) {
-        add_bit(index.data(), goes_left(program, tree.splits[at(tree.conditions[bit])], x), static_cast<int>(bit));
+        add_bit(index.data(), goes_left<kRowsAtOnce<V>>(program, tree.splits[at(tree.conditions[bit])], x),
+                static_cast<int>(bit));
     }
     constexpr int group_rows = V * kLanes;
     const std::size_t n_states = std::size_t{1} << tree.conditions.size();
@@ -613,7 +618,8 @@ void explain_rows(const Program& program, const Chunk& chunk, const RowsView& ro
                 constants_at(tree, tile.begin, [&](double* out) { expand_tile(program, chunk, tree, tile, out); });
             for (std::size_t b = 0; b < n_blocks; ++b) {
                 for (std::size_t i = 0; i < tree.splits.size(); ++i)
-                    satisfy(tree.splits[i], i, goes_left(program, tree.splits[i], x + b * x_numbers), satisfied);
+                    satisfy(tree.splits[i], i, goes_left<kRowsAtOnce<V>>(program, tree.splits[i], x + b * x_numbers),
+                            satisfied);
                 walk_block<V>(chunk, tree, tile, tile_constants, satisfied, states, static_cast<int>(rows_of(b)),
                               phi + b * phi_doubles, stack);
             }

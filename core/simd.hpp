@@ -72,21 +72,23 @@ inline void add_bit(std::uint8_t* states, std::uint64_t rows, int bit) {
     _mm512_store_si512(states, _mm512_mask_add_epi8(old, rows, old, _mm512_set1_epi8(static_cast<char>(1 << bit))));
 }
 
-// Bit r: does row r of 64 have a value <= threshold (missing values: `missing_left`)?
+// Bit r: does row r of kRows, of a block of 64, have a value <= threshold (missing values: `missing_left`)?
+template <int kRows>
 inline std::uint64_t at_most(const float* x, float threshold, bool missing_left) {
     const __m512 t = _mm512_set1_ps(threshold);
     std::uint64_t bits = 0;
-    for (int i = 0; i < 4; ++i) {
+    for (int i = 0; 16 * i < kRows; ++i) {
         const __m512 v = _mm512_load_ps(x + 16 * i);
         const auto part = missing_left ? _mm512_cmp_ps_mask(v, t, _CMP_NGT_UQ) : _mm512_cmp_ps_mask(v, t, _CMP_LE_OQ);
         bits |= static_cast<std::uint64_t>(part) << (16 * i);
     }
     return bits;
 }
+template <int kRows>
 inline std::uint64_t at_most(const double* x, double threshold, bool missing_left) {
     const __m512d t = _mm512_set1_pd(threshold);
     std::uint64_t bits = 0;
-    for (int i = 0; i < 8; ++i) {
+    for (int i = 0; 8 * i < kRows; ++i) {
         const __m512d v = _mm512_load_pd(x + 8 * i);
         const auto part = missing_left ? _mm512_cmp_pd_mask(v, t, _CMP_NGT_UQ) : _mm512_cmp_pd_mask(v, t, _CMP_LE_OQ);
         bits |= static_cast<std::uint64_t>(part) << (8 * i);
@@ -219,20 +221,22 @@ inline void add_bit(std::uint8_t* states, std::uint64_t rows, int bit) {
 #endif
 
 #if defined(__AVX2__)
+template <int kRows>
 inline std::uint64_t at_most(const float* x, float threshold, bool missing_left) {
     const __m256 t = _mm256_set1_ps(threshold);
     std::uint64_t bits = 0;
-    for (int i = 0; i < 8; ++i) {
+    for (int i = 0; 8 * i < kRows; ++i) {
         const __m256 v = _mm256_load_ps(x + 8 * i);
         const __m256 part = missing_left ? _mm256_cmp_ps(v, t, _CMP_NGT_UQ) : _mm256_cmp_ps(v, t, _CMP_LE_OQ);
         bits |= static_cast<std::uint64_t>(static_cast<unsigned>(_mm256_movemask_ps(part))) << (8 * i);
     }
     return bits;
 }
+template <int kRows>
 inline std::uint64_t at_most(const double* x, double threshold, bool missing_left) {
     const __m256d t = _mm256_set1_pd(threshold);
     std::uint64_t bits = 0;
-    for (int i = 0; i < 16; ++i) {
+    for (int i = 0; 4 * i < kRows; ++i) {
         const __m256d v = _mm256_load_pd(x + 4 * i);
         const __m256d part = missing_left ? _mm256_cmp_pd(v, t, _CMP_NGT_UQ) : _mm256_cmp_pd(v, t, _CMP_LE_OQ);
         bits |= static_cast<std::uint64_t>(static_cast<unsigned>(_mm256_movemask_pd(part))) << (4 * i);
@@ -240,10 +244,10 @@ inline std::uint64_t at_most(const double* x, double threshold, bool missing_lef
     return bits;
 }
 #else
-template <class Number>
+template <int kRows, class Number>
 inline std::uint64_t at_most(const Number* x, Number threshold, bool missing_left) {
     std::uint64_t bits = 0;
-    for (int i = 0; i < 64; ++i) {
+    for (int i = 0; i < kRows; ++i) {
         const bool left = missing_left ? !(x[i] > threshold) : x[i] <= threshold;
         bits |= static_cast<std::uint64_t>(left) << i;
     }

@@ -240,6 +240,13 @@ def test_an_unfit_out_is_refused(regressor: zoo.ZooModel, out: Any) -> None:
         TreeExplainer(regressor.model).shap_values(regressor.rows, out=out)
 
 
+def test_out_must_not_lie_where_the_rows_are(regressor: zoo.ZooModel) -> None:
+    """Rows are read while values are written, and the model would be asked about overwritten rows."""
+    rows = regressor.rows.astype(np.float64)
+    with pytest.raises(InputError, match="out shares memory with X"):
+        TreeExplainer(regressor.model).shap_values(rows, out=rows)
+
+
 def test_an_unknown_dtype_is_refused(regressor: zoo.ZooModel) -> None:
     with pytest.raises(InputError, match="dtype must be"):
         TreeExplainer(regressor.model).shap_values(regressor.rows, dtype="int32")
@@ -288,9 +295,10 @@ def test_the_number_of_threads_does_not_change_the_values(
     np.testing.assert_array_equal(values, one)
 
 
-def test_no_threads_are_refused(regressor: zoo.ZooModel) -> None:
+@pytest.mark.parametrize("n_jobs", [0, True, 2.0, 10**12])
+def test_an_unfit_number_of_threads_is_refused(regressor: zoo.ZooModel, n_jobs: Any) -> None:
     with pytest.raises(InputError, match="n_jobs must be"):
-        TreeExplainer(regressor.model, n_jobs=0)
+        TreeExplainer(regressor.model, n_jobs=n_jobs)
 
 
 def test_feature_names_label_rows_without_names(regressor: zoo.ZooModel) -> None:

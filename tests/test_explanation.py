@@ -109,6 +109,10 @@ def test_a_slice_of_values_is_a_view(several: Explanation) -> None:
         ("age", InputError, "Rows are chosen by position or mask"),
         (9, IndexError, "There are 4 rows; row 9"),
         ([0, 9], IndexError, "There are 4 rows; row 9"),
+        ([-9, 0], IndexError, "There are 4 rows; row -9"),
+        ((slice(None), None), InputError, "Choose features by"),
+        ((slice(None), 0.5), InputError, "Choose features by"),
+        ((slice(None), slice("age", "bmi")), InputError, "A slice is of positions"),
         (np.array([True, False]), InputError, r"mask of rows must be of shape \(4,\)"),
         ((0, 0, 0, 0), InputError, "Too many indices"),
         (([0.5],), InputError, "Choose rows by"),
@@ -214,6 +218,14 @@ def test_rows_keep_labels_of_any_kind() -> None:
         assert e.to_frame("long")["row"].tolist() == list(index.repeat(2))
         assert e.top(1)["row"].tolist() == list(index)
         assert e[1].to_frame().index.equals(index[1:])
+
+
+def test_a_wide_frame_never_loses_a_feature_that_shares_its_name() -> None:
+    """A frame has no two columns of one name; the long layout has a place for both."""
+    twins = Explanation(np.ones((2, 2)), base_values=0.0, feature_names=("age", "age"))
+    with pytest.raises(InputError, match="share a name"):
+        twins.to_frame()
+    assert len(twins.to_frame("long")) == 4
 
 
 def test_an_unknown_layout_is_refused(single: Explanation) -> None:

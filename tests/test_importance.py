@@ -83,7 +83,7 @@ def test_the_frame_is_sorted_and_in_the_library_of_choice(model: zoo.ZooModel) -
 
 
 def test_memory_does_not_grow_with_the_rows() -> None:
-    """A thousand batches of 1,000 rows; all values at once would take 160 MB."""
+    """200 batches of 1,000 rows; all values at once would take 19 MB."""
     model = zoo.load("sklearn_random_forest_deep")
     explainer = TreeExplainer(model.model)
     batch = np.resize(model.rows, (1000, 12))

@@ -59,6 +59,28 @@ def test_patches_may_be_nested() -> None:
     assert shap.TreeExplainer is ORIGINAL
 
 
+def test_patches_may_be_undone_in_any_order() -> None:
+    """Two libraries may each patch and undo on their own."""
+    first, second = patch_shap(), patch_shap()
+    first.undo()
+    assert shap.TreeExplainer is not ORIGINAL
+    second.undo()
+    assert shap.TreeExplainer is ORIGINAL
+
+
+@pytest.mark.parametrize(
+    "name", ["sklearn_random_forest_regressor", "sklearn_random_forest_multiclass", "lightgbm_regressor"]
+)
+def test_the_expected_value_has_shap_s_shape(name: str) -> None:
+    """Code that says expected_value[0] of a scikit-learn model, as shap has it, keeps working."""
+    model = zoo.load(name)
+    with patch_shap():
+        ours = shap.TreeExplainer(model.model)
+    theirs = ORIGINAL(model.model)
+    theirs.shap_values(model.rows)  # shap changes its mind about LightGBM here
+    assert np.shape(ours.expected_value) == np.shape(theirs.expected_value)
+
+
 @pytest.mark.usefixtures("patched")
 def test_explainers_are_shap_s_own_kind(forest: zoo.ZooModel) -> None:
     explainer = shap.TreeExplainer(forest.model)
@@ -145,6 +167,16 @@ def test_interactions_and_approximations_are_left_to_shap_and_logged(
     np.testing.assert_array_equal(rough, original.shap_values(X, approximate=True))
     assert "shap_interaction_values is left to shap" in caplog.text
     assert "approximate=True) is left to shap" in caplog.text
+
+
+@pytest.mark.usefixtures("patched")
+def test_a_tree_limit_is_shap_s(caplog: pytest.LogCaptureFixture) -> None:
+    """XGBoost counts rounds of a tree per class, scikit-learn trees."""
+    model = zoo.load("xgboost_multiclass")
+    with caplog.at_level(logging.INFO, "linear_treeshap"):
+        values = shap.TreeExplainer(model.model).shap_values(model.rows, tree_limit=2)
+    assert "tree_limit=2" in caplog.text
+    np.testing.assert_array_equal(values, ORIGINAL(model.model).shap_values(model.rows, tree_limit=2))
 
 
 @pytest.mark.usefixtures("patched")

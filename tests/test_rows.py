@@ -294,6 +294,8 @@ REFUSED: dict[str, tuple[Callable[[], Any], RowFormat, str]] = {
     "text": (lambda: [[1, 2, "tall"]], NAMED, "column 'rank', row 0, a number was expected, got 'tall'"),
     "text that looks like a number": (lambda: np.array([["1", "2", "3"]]), NAMED, "column 'age'.*got '1'"),
     "text without names": (lambda: [[1, 2, "tall"]], RowFormat(3), "In column 2, row 0"),
+    "a whole number beyond floats": (lambda: [[1, 2, 10**400]], NAMED, "column 'rank', row 0, a number"),
+    "date object": (lambda: np.array([[1, 2, np.datetime64("2020")]], dtype=object), NAMED, "datetime64"),
     "complex object": (lambda: np.array([[1, 2, 3j]], dtype=object), NAMED, "got 3j"),
     "missing column": (lambda: pd.DataFrame(COLUMNS).drop(columns="age"), NAMED, "Missing: 'age'."),
     "unexpected column": (lambda: pd.DataFrame(COLUMNS).assign(shoe=1), NAMED, "Unexpected: 'shoe'."),
@@ -309,6 +311,11 @@ REFUSED: dict[str, tuple[Callable[[], Any], RowFormat, str]] = {
     ),
     "column twice": (
         lambda: pd.DataFrame([[1, 2, 3]], columns=["age", "age", "rank"]),
+        NAMED,
+        "more than one column of the name 'age'",
+    ),
+    "arrow column twice": (
+        lambda: pa.table([[1], [2], [3]], names=["age", "age", "rank"]),
         NAMED,
         "more than one column of the name 'age'",
     ),
@@ -334,6 +341,16 @@ REFUSED: dict[str, tuple[Callable[[], Any], RowFormat, str]] = {
         lambda: pl.DataFrame(COLUMNS | {"size": ["a", "b"]}, schema_overrides={"size": pl.Categorical}),
         NAMED,
         "does not know labels",
+    ),
+    "infinity for a hashed label": (
+        lambda: [[np.inf]],
+        RowFormat(1, hashes={0: (7,)}, numbers_are_codes=False),
+        "got inf",
+    ),
+    "a list for a hashed label": (
+        lambda: pd.DataFrame({"a": [[1]]}, dtype=object),
+        RowFormat(1, hashes={0: (7,)}, numbers_are_codes=False),
+        "category must be text or a number",
     ),
     "numbers for text labels": (
         lambda: [[1.0, 2.0]],

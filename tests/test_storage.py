@@ -160,6 +160,11 @@ def test_the_same_ensemble_gives_the_same_bytes(path: Path) -> None:
     assert path.read_bytes() == first
 
 
+def test_only_ensembles_are_saved(path: Path) -> None:
+    with pytest.raises(ModelError, match=r"got dict. Use import_model"):
+        save({}, path)  # type: ignore[arg-type]
+
+
 def test_import_model_reads_saved_files(path: Path) -> None:
     """By path, as it reads the files of other libraries."""
     save(small_ensemble(), path)

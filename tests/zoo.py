@@ -6,6 +6,7 @@ when a test first asks for it and is kept; asking for a model whose library is n
 
 from __future__ import annotations
 
+import tracemalloc
 from collections.abc import Callable
 from dataclasses import dataclass, fields, replace
 from functools import cache
@@ -118,6 +119,12 @@ def assert_same_trees(one: TreeEnsemble, other: TreeEnsemble) -> None:
     assert one.row_format == other.row_format
 
 
-def size_of_arrays(ensemble: TreeEnsemble) -> int:
-    """Bytes that the ensemble itself takes."""
-    return sum(array.nbytes for array in vars(ensemble).values() if isinstance(array, np.ndarray))
+def memory_to_read(read: Callable[[], TreeEnsemble]) -> float:
+    """The peak of memory while a model is read, in multiples of what the arrays of its ensemble take."""
+    tracemalloc.start()
+    try:
+        ensemble = read()
+        peak = tracemalloc.get_traced_memory()[1]
+    finally:
+        tracemalloc.stop()
+    return peak / sum(array.nbytes for array in vars(ensemble).values() if isinstance(array, np.ndarray))

@@ -36,12 +36,12 @@ def has_labels(row_format: RowFormat, feature: int) -> bool:
 
 def codes_of_labels(labels: Sequence[Any], row_format: RowFormat, feature: int) -> Float64:
     """The code of each label, in the model's order; a label that it does not know becomes NaN."""
-    if feature in row_format.hashes:
-        return _codes_of_hashed(labels, row_format, feature)
-    code_of: dict[Label, float] = {
-        label: float(code) for code, label in enumerate(row_format.categories[feature])
-    }
     try:
+        if feature in row_format.hashes:
+            return _codes_of_hashed(labels, row_format, feature)
+        code_of: dict[Label, float] = {
+            label: float(code) for code, label in enumerate(row_format.categories[feature])
+        }
         return np.array([code_of.get(label, np.nan) for label in labels], dtype=np.float64)
     except TypeError as error:
         raise InputError(
@@ -73,7 +73,8 @@ def _codes_of_hashed(labels: Sequence[Any], row_format: RowFormat, feature: int)
     code_of = {known: float(code) for code, known in enumerate(row_format.hashes[feature])}
     codes: dict[Any, float] = {None: np.nan}
     for label in set(labels) - {None}:
-        if not isinstance(label, str) and label != int(label):
+        is_whole = isinstance(label, Real) and label % 1 == 0  # false of infinity
+        if not isinstance(label, str) and not is_whole:
             raise InputError(
                 f"In {title(row_format, feature)}, a category must be text or a whole number, got {label!r}."
             )
@@ -92,10 +93,10 @@ def numbers_of_objects(values: Sequence[Any], row_format: RowFormat, feature: in
         if _is_missing(value):
             continue
         try:
-            if isinstance(value, (str, bytes)):
-                raise TypeError
+            if isinstance(value, (str, bytes, np.datetime64, np.timedelta64)):
+                raise TypeError  # NumPy would make numbers of them
             numbers[row] = value
-        except (TypeError, ValueError):
+        except (TypeError, ValueError, OverflowError):
             raise InputError(
                 f"In {title(row_format, feature)}, row {row}, a number was expected, got {value!r} "
                 f"({type(value).__name__}). Encode the column as it was when the model was trained."
@@ -107,4 +108,4 @@ def _is_missing(value: Any) -> bool:
     """None, NaN, and pandas' NA and NaT, which alone are not equal to themselves."""
     if value is None or type(value).__name__ in ("NAType", "NaTType"):
         return True
-    return isinstance(value, float) and value != value
+    return isinstance(value, (float, np.floating)) and bool(value != value)

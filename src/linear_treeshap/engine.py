@@ -92,7 +92,8 @@ def n_threads(n_jobs: int | None) -> int:
     """Threads for ``n_jobs`` as joblib counts them: None for all, -1 for all, -2 for all but one."""
     if n_jobs is None:
         return available_cpus()
-    if isinstance(n_jobs, bool) or not isinstance(n_jobs, (int, np.integer)) or n_jobs == 0:
+    is_number = isinstance(n_jobs, (int, np.integer)) and not isinstance(n_jobs, bool)
+    if not is_number or n_jobs == 0 or n_jobs >= 2**31:
         raise InputError(f"n_jobs must be a positive number of threads, -1 for all, or None; got {n_jobs!r}.")
     return int(n_jobs) if n_jobs > 0 else max(1, available_cpus() + 1 + int(n_jobs))
 

@@ -158,7 +158,8 @@ class TreeExplainer:
         y
             Not needed for raw outputs; accepted because shap has it.
         tree_limit
-            Explain the first trees only; None, 0 and -1 for all.
+            Explain the first trees only; None, 0 and -1 for all. Trees are counted, not rounds: a round of
+            boosting has a tree for each of several classes.
         check_additivity
             Compare sums with the model's own raw prediction, all rows, within rounding. A number is the
             largest difference allowed. The check costs one prediction by the model's library, which can
@@ -360,7 +361,11 @@ def _output(
         raise InputError(
             f"out must be a writable C-contiguous array of float64 or float32 of shape {expected}, got {got}."
         )
-    return out.reshape(shape)
+    if isinstance(given.table, np.ndarray) and np.may_share_memory(out, given.table):
+        raise InputError(
+            "out shares memory with X, which is still read while out is written. Pass a new array."
+        )
+    return np.asarray(out).reshape(shape)
 
 
 def _perturbation(asked: str, data: Any) -> str:

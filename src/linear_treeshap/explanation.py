@@ -6,7 +6,7 @@ and shap's own objects. It never changes.
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 from functools import cached_property
 from typing import TYPE_CHECKING, Any, Literal
@@ -187,6 +187,8 @@ class Explanation:
         n_rows, n_features, n_outputs = values.shape
         several = "output" in self.axes
         if layout == "wide":
+            if len(set(self._feature_names)) < n_features:
+                raise InputError("Several features share a name, and a wide frame cannot. Use layout='long'.")
             columns: dict[str, Any] = {}
             if several:
                 columns[_unused("output", self._feature_names)] = list(self._output_names) * n_rows
@@ -354,6 +356,8 @@ def _positions(
 ) -> int | slice | npt.NDArray[np.intp]:
     """A key as a position, a slice, or an array of positions."""
     if isinstance(key, slice):
+        if any(isinstance(end, str) for end in (key.start, key.stop)):
+            raise InputError(f"A slice is of positions; choose {noun}s by name with a list of names.")
         return key
     if isinstance(key, str):
         return _position_of(key, names, noun)
@@ -361,7 +365,7 @@ def _positions(
         if not -length <= key < length:
             raise IndexError(f"There are {length} {noun}s; {noun} {key} is out of range.")
         return int(key) % length
-    if not isinstance(key, np.ndarray) and names is not None:
+    if names is not None and isinstance(key, Iterable) and not isinstance(key, np.ndarray):
         key = [_position_of(one, names, noun) if isinstance(one, str) else one for one in key]
     chosen = np.asarray(key)
     if chosen.dtype == np.bool_:
@@ -370,8 +374,9 @@ def _positions(
         return np.flatnonzero(chosen)
     if chosen.ndim != 1 or (chosen.size and chosen.dtype.kind not in "iu"):
         raise InputError(f"Choose {noun}s by position, name, slice, mask or a list of these; got {key!r}.")
-    if chosen.size and not (-length <= chosen.min() and chosen.max() < length):
-        raise IndexError(f"There are {length} {noun}s; {noun} {chosen.max()} is out of range.")
+    outside = chosen[(chosen < -length) | (chosen >= length)]
+    if outside.size:
+        raise IndexError(f"There are {length} {noun}s; {noun} {outside[0]} is out of range.")
     return chosen.astype(np.intp) % max(length, 1)
 
 

@@ -18,7 +18,7 @@ from .columns import codes_of_labels, codes_of_numbers, has_labels, numbers_of_o
 from .errors import InputError
 from .row_format import RowFormat
 
-__all__ = ["as_frame", "frame_to_array", "is_frame", "is_nameless_series", "match_columns"]
+__all__ = ["as_frame", "column_names", "frame_to_array", "is_frame", "is_nameless_series", "match_columns"]
 
 Array = npt.NDArray[Any]
 
@@ -49,17 +49,23 @@ def is_nameless_series(X: Any) -> bool:
     return bool(nw.dependencies.is_into_series(X)) and not nw.dependencies.is_pandas_series(X)
 
 
+def column_names(table: Any) -> tuple[str, ...] | None:
+    """The names of a frame's columns; None for tables without names."""
+    if not is_frame(table):
+        return None
+    # Arrow alone calls its columns' data columns. Asking narwhals takes longer than explaining a row.
+    names = table.schema.names if type(table).__module__.startswith("pyarrow") else table.columns
+    return tuple(map(str, names))
+
+
 def frame_to_array(X: Any, row_format: RowFormat) -> tuple[Array, Any, Any]:
     """The frame's numbers (n_rows, n_features) float32 or float64, its pandas index, and the frame."""
     import narwhals.stable.v1 as nw
 
     native = as_frame(X)
     is_pandas = nw.dependencies.is_pandas_dataframe(native)
-    if is_pandas and not native.columns.is_unique:
-        twice = native.columns[native.columns.duplicated()].unique()
-        raise InputError(f"X has more than one column of the name {_some(list(twice))}. Rename or drop them.")
+    order = match_columns(column_names(native) or (), row_format)
     frame = nw.from_native(native, eager_only=True)
-    order = match_columns([str(name) for name in frame.columns], row_format)
     with np.errstate(over="ignore"):  # beyond float32 is infinity, as in the libraries
         if is_pandas and _is_plain(native, row_format):
             chosen = native if order == list(range(len(order))) else native.iloc[:, order]
@@ -76,6 +82,10 @@ def match_columns(columns: Sequence[str], row_format: RowFormat) -> list[int]:
 
     Where the model or the table has no names, or only numbers for names, position decides.
     """
+    position = {name: index for index, name in enumerate(columns)}
+    if len(position) < len(columns):
+        twice = [name for name in position if columns.count(name) > 1]
+        raise InputError(f"X has more than one column of the name {_some(twice)}. Rename or drop them.")
     names = row_format.feature_names
     if names is None or (not set(names) & set(columns) and (_is_numbering(names) or _is_numbering(columns))):
         if len(columns) != row_format.n_features:
@@ -84,7 +94,7 @@ def match_columns(columns: Sequence[str], row_format: RowFormat) -> list[int]:
                 f"Pass the columns the model was trained on, in the same order."
             )
         return list(range(len(columns)))
-    position = _positions(columns, names)
+    position = _by_known_name(position, names)
     missing = [name for name in names if name not in position]
     unexpected = sorted(position.keys() - set(names), key=position.__getitem__)
     if missing or unexpected:
@@ -97,13 +107,12 @@ def match_columns(columns: Sequence[str], row_format: RowFormat) -> list[int]:
     return [position[name] for name in names]
 
 
-def _positions(columns: Sequence[str], names: Sequence[str]) -> dict[str, int]:
+def _by_known_name(position: dict[str, int], names: Sequence[str]) -> dict[str, int]:
     """Where each column is, by the name that the model knows it by."""
-    position = {name: index for index, name in enumerate(columns)}
     if position.keys() != set(names):
         # LightGBM writes underscores for the spaces in its names.
-        underscored = {name.replace(" ", "_"): index for index, name in enumerate(columns)}
-        if len(underscored) == len(columns) and underscored.keys() == set(names):
+        underscored = {name.replace(" ", "_"): index for name, index in position.items()}
+        if len(underscored) == len(position) and underscored.keys() == set(names):
             return underscored
     return position
 

@@ -4,16 +4,15 @@ from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
-from importlib import import_module
 from typing import Any
 
 import numpy as np
 
 from .ensemble import TreeEnsemble
-from .frames import is_frame, match_columns
+from .frames import column_names, is_frame, match_columns
 from .importers.preprocessing import Preprocessing
 from .rows import RowFormat, Rows, read_rows
-from .tables import as_table, column_names, is_plain_pandas, make_frame, pandas_index, take_columns
+from .tables import as_table, is_plain_pandas, make_frame, pandas_index, take_columns
 
 __all__ = ["Given"]
 
@@ -62,8 +61,6 @@ class Given:
 
     def for_library(self, row_format: RowFormat) -> Any:
         """The table in a shape that the model's own library takes: we take more kinds than they do."""
-        if hasattr(self.table, "tocsr"):
-            return import_module("scipy.sparse").csr_matrix(self.table)  # nobody takes all other kinds
         if isinstance(self.table, np.ndarray):
             return self.table if self.table.flags.forc else self.table.copy()  # LightGBM warns of slices
         numbers_suffice = row_format.numbers_are_codes or not row_format.labelled

@@ -18,23 +18,35 @@ _PLACES = (
 )
 
 
+#: The patches in force, and what was there before the first of them.
+_in_force: list[Patch] = []
+_before: list[tuple[Any, str, Any]] = []
+
+
 class Patch:
-    """What `patch_shap` did; ``undo()``, or the end of a ``with`` block, takes it back."""
+    """What `patch_shap` did; ``undo()``, or the end of a ``with`` block, takes it back.
+
+    Patches may be undone in any order: shap is itself again after the last one.
+    """
 
     def __init__(self) -> None:
         require_shap()
         from .shap_explainer import TreeExplainer
 
-        self._before: list[tuple[Any, str, Any]] = []
-        for module_name, name in _PLACES:
-            module = import_module(module_name)
-            self._before.append((module, name, getattr(module, name)))
-            setattr(module, name, TreeExplainer)
+        if not _in_force:
+            for module_name, name in _PLACES:
+                module = import_module(module_name)
+                _before.append((module, name, getattr(module, name)))
+                setattr(module, name, TreeExplainer)
+        _in_force.append(self)
 
     def undo(self) -> None:
-        """Put back what was there before; a second call does nothing."""
-        while self._before:
-            module, name, original = self._before.pop()
+        """Put back what was there before, unless another patch needs it; a second call does nothing."""
+        if self not in _in_force:
+            return
+        _in_force.remove(self)
+        while _before and not _in_force:
+            module, name, original = _before.pop()
             setattr(module, name, original)
 
     def __enter__(self) -> Patch:
@@ -50,8 +62,9 @@ def patch_shap() -> Patch:
     """Make ``shap.TreeExplainer`` and ``shap.Explainer(tree_model)`` use this library.
 
     Results are shap's own objects and shapes. What is not supported here (background data, interactions,
-    other outputs than the raw one, unknown models) is left to shap, and the logger "linear_treeshap" says
-    so at level INFO. Call it before other libraries do ``from shap import TreeExplainer``.
+    tree_limit, other outputs than the raw one, unknown models) is left to shap, and the logger
+    "linear_treeshap" says so at level INFO. Call it before other libraries do
+    ``from shap import TreeExplainer``.
 
     Examples
     --------

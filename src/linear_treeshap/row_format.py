@@ -15,7 +15,10 @@ import numpy as np
 
 from .errors import ModelError
 
-__all__ = ["Label", "RowFormat"]
+__all__ = ["LIGHTGBM_ZERO", "Label", "RowFormat"]
+
+#: LightGBM reads every number this close to zero as zero.
+LIGHTGBM_ZERO = float(np.float32(1e-35))
 
 #: A category as the user wrote it.
 Label = str | int | float | bool

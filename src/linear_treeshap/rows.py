@@ -16,14 +16,11 @@ import numpy.typing as npt
 from .columns import codes_of_numbers, numbers_of_objects
 from .errors import InputError
 from .frames import frame_to_array, is_frame, is_nameless_series, match_columns
-from .row_format import Label, RowFormat
+from .row_format import LIGHTGBM_ZERO, Label, RowFormat
 
 __all__ = ["Label", "RowFormat", "Rows", "read_rows"]
 
 Array = npt.NDArray[Any]
-
-#: LightGBM's zero: numbers this close to it are zero.
-_ZERO = float(np.float32(1e-35))
 
 
 @dataclass(frozen=True, eq=False)
@@ -160,7 +157,7 @@ def _apply(part: Array, original: Array, row_format: RowFormat) -> None:
         part[part == part.dtype.type(row_format.missing_value)] = np.nan
     for feature in row_format.zero_is_missing:
         column = part[:, feature]
-        column[np.abs(column) <= _ZERO] = np.nan
+        column[np.abs(column) <= LIGHTGBM_ZERO] = np.nan
     for feature in row_format.truncated:
         part[:, feature] = np.trunc(part[:, feature])
 

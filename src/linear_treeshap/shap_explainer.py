@@ -10,6 +10,7 @@ import logging
 import warnings
 from typing import Any
 
+import numpy as np
 import shap
 from shap.explainers._tree import TreeExplainer as ShapTreeExplainer
 
@@ -50,7 +51,10 @@ class TreeExplainer(ShapTreeExplainer):  # type: ignore[misc]
             _LOG.info("shap.TreeExplainer(%s) is left to shap: %s", type(model).__name__, self._ours)
             super().__init__(**self._arguments)
             return
-        self.expected_value = self._ours.expected_value
+        # Of a single output shap has a number where the model's own library explains it, else an array.
+        is_number = type(model).__module__.partition(".")[0] in ("xgboost", "lightgbm", "catboost")
+        expected = self._ours.expected_value
+        self.expected_value = expected if is_number else np.atleast_1d(expected)
         self.feature_perturbation = self._ours.feature_perturbation
         self.model_output = model_output
         self.data = self.data_missing = self.masker = self.output_names = None
@@ -68,13 +72,17 @@ class TreeExplainer(ShapTreeExplainer):  # type: ignore[misc]
         check_additivity: bool = True,
         from_call: bool = False,
     ) -> Any:
-        """As ``shap.TreeExplainer.shap_values``, by our engine unless ``approximate`` is asked for."""
+        """As ``shap.TreeExplainer.shap_values``, by our engine unless approximate or with a tree_limit."""
         if isinstance(self._ours, str):
             return super().shap_values(X, y, tree_limit, approximate, check_additivity, from_call)
         if approximate:
             _LOG.info("shap_values(approximate=True) is left to shap: our values are exact")
             return self._theirs.shap_values(X, y, tree_limit, approximate, check_additivity, from_call)
-        return self._ours.shap_values(X, y, tree_limit, check_additivity)
+        if tree_limit not in (None, 0, -1):
+            # Trees or rounds of them, which shap decides by the model's library.
+            _LOG.info("shap_values(tree_limit=%s) is left to shap", tree_limit)
+            return self._theirs.shap_values(X, y, tree_limit, approximate, check_additivity, from_call)
+        return self._ours.shap_values(X, y, check_additivity=check_additivity)
 
     def shap_interaction_values(self, X: Any, y: Any = None, tree_limit: int | None = None) -> Any:
         """As ``shap.TreeExplainer.shap_interaction_values``; shap's own code computes them."""

@@ -70,6 +70,10 @@ def save(ensemble: TreeEnsemble, path: str | os.PathLike[str]) -> None:
     ...     load(path)
     TreeEnsemble(1 tree, 2 leaves, depth 1, 1 feature, 1 output)
     """
+    if not isinstance(ensemble, TreeEnsemble):
+        raise ModelError(
+            f"save writes a TreeEnsemble, got {type(ensemble).__name__}. Use import_model(model) to make one."
+        )
     texts = {
         "format": _FORMAT,
         "version": str(FORMAT_VERSION),

@@ -19,16 +19,13 @@ from .frames import as_frame, is_frame, is_nameless_series
 
 __all__ = [
     "as_table",
-    "column_names",
     "is_plain_pandas",
     "make_frame",
     "named",
     "pandas_index",
-    "rename_columns",
     "take_columns",
     "take_rows",
     "to_array",
-    "to_pandas",
 ]
 
 Array = npt.NDArray[Any]
@@ -41,29 +38,28 @@ def as_table(X: Any) -> tuple[Any, bool]:
     if is_nameless_series(X):
         X = np.array(X.to_numpy())  # a copy, because older scikit-learn refuses polars' read-only memory
     elif isinstance(X, (list, tuple)):
-        X = _array_of_lists(X)
-    is_one_row = isinstance(X, np.ndarray) and X.ndim == 1
-    return (X[np.newaxis] if is_one_row else X), is_one_row
+        # NumPy turns every number of a list into text when there is one text among them.
+        try:
+            array = np.array(X, dtype=object)
+            X = array if any(isinstance(value, str) for value in array.flat) else np.asarray(X)
+        except ValueError as error:
+            raise InputError(f"X is not a table: its rows differ in length ({error}).") from error
+    if not isinstance(X, np.ndarray):
+        return X, False
+    X = _plain(X)
+    return (X[np.newaxis] if X.ndim == 1 else X), X.ndim == 1
 
 
-def _array_of_lists(X: Sequence[Any]) -> Array:
-    # NumPy turns every number of a list into text when there is one text among them.
-    array = np.array(X, dtype=object)
-    if any(isinstance(value, str) for value in array.flat):
-        return array
-    try:
-        return np.asarray(X)
-    except ValueError as error:
-        raise InputError(f"X is not a table: its rows differ in length ({error}).") from error
+def _plain(array: Array) -> Array:
+    """The same numbers, so that every library reads them alike when it is asked for its prediction.
 
-
-def column_names(table: Any) -> tuple[str, ...] | None:
-    """The names of a frame's columns; None for tables without names."""
-    if not is_frame(table):
-        return None
-    # Arrow alone calls its columns' data columns. Asking narwhals takes longer than explaining a row.
-    names = table.schema.names if type(table).__module__.startswith("pyarrow") else table.columns
-    return tuple(map(str, names))
+    scikit-learn overlooks masks and refuses matrices; XGBoost misreads the other byte order.
+    """
+    if isinstance(array, np.ma.MaskedArray):
+        return np.ma.filled(array.astype(np.float64), np.nan)
+    if not array.dtype.isnative:
+        array = array.astype(array.dtype.newbyteorder("="))
+    return np.asarray(array)
 
 
 def pandas_index(table: Any) -> Any:
@@ -107,14 +103,6 @@ def take_columns(table: Any, columns: Sequence[int]) -> Any:
     return nw.to_native(nw.from_native(table, eager_only=True)[:, list(columns)])
 
 
-def rename_columns(frame: Any, names: Sequence[str]) -> Any:
-    """The same frame with other names."""
-    import narwhals.stable.v1 as nw
-
-    renamed = nw.from_native(frame, eager_only=True)
-    return nw.to_native(renamed.rename(dict(zip(renamed.columns, names, strict=True))))
-
-
 def to_array(table: Any) -> Any:
     """The table as an array, of objects if its columns are of different kinds; sparse stays sparse."""
     if table is None or not is_frame(table):
@@ -122,15 +110,6 @@ def to_array(table: Any) -> Any:
     import narwhals.stable.v1 as nw
 
     return nw.from_native(table, eager_only=True).to_numpy()
-
-
-def to_pandas(frame: Any) -> Any:
-    """The frame in pandas' own kind; one of pandas as it is."""
-    import narwhals.stable.v1 as nw
-
-    if nw.dependencies.is_pandas_dataframe(frame):
-        return frame
-    return nw.from_native(frame, eager_only=True).to_pandas()
 
 
 def make_frame(columns: Mapping[str, Any], *, like: Any = None, index: Any = None) -> Any:

@@ -17,7 +17,7 @@ import numpy as np
 import numpy.typing as npt
 
 from ..ensemble import TreeEnsemble
-from ..errors import FileFormatError, UnsupportedModelError
+from ..errors import FileFormatError, InputError, LinearTreeShapError, UnsupportedModelError
 
 __all__ = ["IMPORTERS", "REFUSED", "import_model", "importer_name", "raw_prediction"]
 
@@ -154,13 +154,24 @@ def raw_prediction(model: Any, X: Any) -> npt.NDArray[np.float64]:
     `TreeEnsemble`, a dictionary and a file have no library behind them: there it is what
     `TreeEnsemble.predict` says.
     """
-    if isinstance(model, (TreeEnsemble, str, os.PathLike)):
+    if isinstance(model, (TreeEnsemble, str, os.PathLike, Mapping)):
         from ..rows import read_rows
 
         ensemble = import_model(model)
         rows = read_rows(X, ensemble.row_format)
         return ensemble.predict(rows[0 : rows.n_rows])
-    prediction = np.asarray(_importer_of(model).raw_prediction(model, X), dtype=np.float64)
+    if hasattr(X, "tocsr"):
+        # The one kind of sparse matrix they all read.
+        X = import_module("scipy.sparse").csr_matrix(X, dtype=X.dtype if X.dtype.kind == "f" else np.float64)
+    try:
+        prediction = np.asarray(_importer_of(model).raw_prediction(model, X), dtype=np.float64)
+    except (LinearTreeShapError, MemoryError):
+        raise
+    except Exception as error:  # whatever the library raises
+        raise InputError(
+            f"{type(model).__name__} itself does not predict these rows, so nothing can be compared with it: "
+            f"{error} Pass rows that it predicts, or skip the comparison with check_additivity=False."
+        ) from error
     return prediction.reshape(len(prediction), -1)
 
 

@@ -35,7 +35,7 @@ import numpy.typing as npt
 
 from ..ensemble import TreeEnsemble
 from ..errors import ModelError
-from ..rows import RowFormat, read_rows
+from ..rows import RowFormat
 from .assemble import NodeArrays
 
 __all__ = ["to_ensemble"]
@@ -59,7 +59,7 @@ def to_ensemble(model: Mapping[str, Any]) -> TreeEnsemble:
     unknown = sorted(set(model) - _TOP_LEVEL - _IGNORED)
     if "trees" not in model or unknown:
         problem = f"does not know {unknown}" if unknown else "needs 'trees'"
-        raise ModelError(f"A dictionary of arrays {problem}; its keys are {sorted(_TOP_LEVEL)}.")
+        raise ModelError(f"A dictionary of arrays {problem}; it may have {sorted(_TOP_LEVEL)}.")
     trees = [_tree(index, tree) for index, tree in enumerate(model["trees"])]
     base = np.atleast_1d(np.asarray(model.get("base_offset", 0.0), dtype=np.float64)).ravel()
     width = max([len(base), *(tree["values"].shape[1] for tree in trees)])
@@ -82,12 +82,6 @@ def to_ensemble(model: Mapping[str, Any]) -> TreeEnsemble:
         row_format=_row_format(model, nodes.feature),
         output_names=model.get("output_names"),
     )
-
-
-def raw_prediction(model: Mapping[str, Any], X: Any) -> npt.NDArray[np.float64]:
-    ensemble = to_ensemble(model)
-    rows = read_rows(X, ensemble.row_format)
-    return ensemble.predict(rows[0 : rows.n_rows])
 
 
 def _tree(index: int, tree: Mapping[str, Any]) -> dict[str, npt.NDArray[Any]]:

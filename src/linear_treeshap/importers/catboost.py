@@ -10,6 +10,7 @@ from __future__ import annotations
 
 import os
 from dataclasses import dataclass
+from importlib import import_module
 from pathlib import Path
 from tempfile import TemporaryDirectory
 from typing import Any
@@ -19,8 +20,8 @@ import numpy.typing as npt
 
 from ..ensemble import TreeEnsemble
 from ..errors import FileFormatError, LinearTreeShapError, ModelError, UnsupportedModelError
+from ..frames import column_names
 from ..rows import RowFormat
-from ..tables import column_names, rename_columns, to_pandas
 from .assemble import NodeArrays
 from .flatbuffers import Table
 
@@ -63,12 +64,23 @@ def raw_prediction(model: Any, X: Any) -> npt.NDArray[np.float64]:
 
     columns = column_names(X)
     if columns is not None:
-        X = to_pandas(X)  # CatBoost takes no Arrow tables, and older ones nothing but pandas
-    if columns is not None and not set(columns) & set(model.feature_names_):
-        X = rename_columns(X, model.feature_names_)  # matched by position, which CatBoost would refuse
+        X = _as_pandas(X)
+        if not set(columns) & set(model.feature_names_):
+            X = X.set_axis(model.feature_names_, axis=1)  # matched by position, which CatBoost would refuse
     # By the base class: a ranker's own predict() does not say which output it gives.
     values = np.asarray(CatBoost.predict(model, X, prediction_type="RawFormulaVal"), dtype=np.float64)
     return values.reshape(len(values), -1)
+
+
+def _as_pandas(X: Any) -> Any:
+    """CatBoost reads no Arrow tables, and polars' categorical columns end the process (1.2.10)."""
+    import narwhals.stable.v1 as nw
+
+    if nw.dependencies.is_pandas_dataframe(X):
+        return X
+    columns = nw.from_native(X, eager_only=True).iter_columns()
+    by_name = {c.name: c.to_numpy() if c.dtype.is_numeric() else c.to_list() for c in columns}
+    return import_module("pandas").DataFrame(by_name)
 
 
 # -- the whole model -------------------------------------------------------------------------------

@@ -19,7 +19,7 @@ import numpy.typing as npt
 
 from ..ensemble import TreeEnsemble
 from ..errors import FileFormatError, LinearTreeShapError, ModelError, UnsupportedModelError
-from ..rows import Label, RowFormat
+from ..row_format import LIGHTGBM_ZERO, Label, RowFormat
 from .json_arrays import parse_numbers
 
 __all__ = ["raw_prediction", "read_file", "to_ensemble"]
@@ -29,9 +29,6 @@ Array = npt.NDArray[Any]
 # Bits of decision_type; the missing type is in the two bits above them.
 _CATEGORICAL, _DEFAULT_LEFT = 1, 2
 _MISSING_IS_ZERO, _MISSING_IS_NAN = 1, 2
-
-#: LightGBM reads every number this close to zero as zero.
-_ZERO = float(np.float32(1e-35))
 
 
 def to_ensemble(model: Any) -> TreeEnsemble:
@@ -289,8 +286,8 @@ def _trees(
 
 def _clear_of_zero(threshold: Array) -> Array:
     """Thresholds that send all numbers which LightGBM reads as zero the way of zero."""
-    moved = np.where(threshold >= 0, _ZERO, np.nextafter(-_ZERO, -np.inf))
-    return np.where(np.abs(threshold) <= _ZERO, moved, threshold)
+    moved = np.where(threshold >= 0, LIGHTGBM_ZERO, np.nextafter(-LIGHTGBM_ZERO, -np.inf))
+    return np.where(np.abs(threshold) <= LIGHTGBM_ZERO, moved, threshold)
 
 
 def _missing_values(decision: Array, threshold: Array, feature: Array) -> tuple[Array, frozenset[int]]:

@@ -11,7 +11,8 @@ from dataclasses import dataclass
 from typing import Any
 
 from ..errors import UnsupportedModelError
-from ..tables import column_names, take_columns
+from ..frames import column_names
+from ..tables import take_columns
 
 __all__ = ["Preprocessing", "preprocessing_of", "unwrap"]
 
