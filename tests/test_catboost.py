@@ -138,7 +138,7 @@ def test_an_unfitted_model_is_refused() -> None:
 def small_file(tmp_path: Path, **parameters: Any) -> tuple[Path, bytes]:
     rows = numeric_rows()
     path = tmp_path / "model.cbm"
-    catboost_regressor_on(rows, target(rows), iterations=2, **parameters).save_model(str(path))
+    catboost_regressor_on(rows, target(rows), **{"iterations": 2, **parameters}).save_model(str(path))
     return path, path.read_bytes()
 
 
@@ -175,9 +175,12 @@ def test_a_model_without_leaf_weights_is_refused(tmp_path: Path) -> None:
         read_file(path)
 
 
-def test_reading_needs_little_memory(tmp_path: Path) -> None:
+@pytest.mark.parametrize(
+    "growth", [{"depth": 14}, {"grow_policy": "Lossguide", "depth": 16, "max_leaves": 600, "iterations": 20}]
+)
+def test_reading_needs_little_memory(growth: dict[str, Any], tmp_path: Path) -> None:
     """At most three times what the arrays take."""
-    path, _ = small_file(tmp_path, depth=14)
+    path, _ = small_file(tmp_path, **growth)
     assert zoo.memory_to_read(lambda: read_file(path)) <= 3
 
 

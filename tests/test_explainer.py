@@ -22,7 +22,7 @@ from linear_treeshap import (
     explain,
 )
 from linear_treeshap.additivity import walk_trees
-from linear_treeshap.importers import import_model
+from linear_treeshap.importers import import_model, raw_prediction
 from linear_treeshap.oracle import as_float, shapley_values
 from linear_treeshap.rows import read_rows
 
@@ -173,6 +173,16 @@ def test_wrong_columns_are_named(named: zoo.ZooModel) -> None:
     explainer = TreeExplainer(named.model)
     with pytest.raises(InputError, match="Missing: 'feature 1'"):
         explainer(named.X.rename(columns={"feature 1": "other"}))
+
+
+def test_rows_of_different_lengths_are_no_table(regressor: zoo.ZooModel) -> None:
+    with pytest.raises(InputError, match="its rows differ in length"):
+        TreeExplainer(regressor.model)([[1.0, 2.0], [1.0]])
+
+
+def test_a_column_that_looks_like_a_row_is_told_how_to_be_one(regressor: zoo.ZooModel) -> None:
+    with pytest.raises(InputError, match=r"for one column use X.reshape\(-1, 1\)"):
+        TreeExplainer(regressor.model)(regressor.rows[:, 0])
 
 
 def test_very_many_columns_are_explained() -> None:
@@ -331,6 +341,51 @@ def test_bent_outputs_are_refused_with_the_reason(model_output: str) -> None:
     model = zoo.load("sklearn_gradient_boosting_binary").model
     with pytest.raises(NotImplementedError, match="exact only with background data"):
         TreeExplainer(model, model_output=model_output)
+
+
+@pytest.mark.parametrize("name", [name for name in zoo.names() if not name.startswith("treelite")])
+def test_predict_is_explained_where_it_is_the_raw_output(name: str) -> None:
+    """For regressors that do not bend their sum, and for nobody else; the models themselves are asked."""
+    zoo_model = zoo.load(name)
+    model, X = zoo_model.model, zoo_model.X
+    raw = raw_prediction(model, X)
+    if type(model).__module__ == "xgboost.core":
+        prediction = model.predict(pytest.importorskip("xgboost").DMatrix(X), validate_features=False)
+    else:
+        prediction = np.asarray(model.predict(X))
+    prediction = prediction.reshape(len(X), -1)
+    is_raw = prediction.shape == raw.shape and prediction.dtype.kind == "f" and np.allclose(prediction, raw)
+    if is_raw:
+        assert TreeExplainer(model, model_output="predict").model_output == "predict"
+    else:
+        with pytest.raises(NotImplementedError, match="'predict' is not the raw output of this model"):
+            TreeExplainer(model, model_output="predict")
+
+
+@pytest.mark.parametrize(
+    ("library", "regressor_class", "bent"),
+    [
+        ("xgboost", "XGBRegressor", {"objective": "count:poisson"}),
+        ("xgboost", "XGBRegressor", {"objective": "reg:gamma"}),
+        ("lightgbm", "LGBMRegressor", {"objective": "poisson"}),
+        ("lightgbm", "LGBMRegressor", {"objective": "regression", "reg_sqrt": True}),
+        ("catboost", "CatBoostRegressor", {"loss_function": "Poisson"}),
+    ],
+)
+def test_predict_of_regressors_that_bend_their_sum_is_refused(
+    library: str, regressor_class: str, bent: dict[str, Any]
+) -> None:
+    """The same class with its usual objective is explained."""
+    quiet = {"lightgbm": {"verbose": -1}, "catboost": {"verbose": 0, "allow_writing_files": False}}
+    make = getattr(pytest.importorskip(library), regressor_class)
+    X = np.random.default_rng(0).normal(size=(100, 3))
+
+    def trained(options: dict[str, Any]) -> Any:
+        return make(n_estimators=3, **quiet.get(library, {}), **options).fit(X, np.exp(X[:, 0]))
+
+    assert TreeExplainer(trained({}), model_output="predict").model_output == "predict"
+    with pytest.raises(NotImplementedError, match="Use model_output='raw'"):
+        TreeExplainer(trained(bent), model_output="predict")
 
 
 def test_an_unknown_output_lists_the_choices(regressor: zoo.ZooModel) -> None:

@@ -32,6 +32,13 @@ def test_importing_takes_at_most_a_second_per_million_nodes(big_forest: Any) -> 
     assert min(seconds) / ensemble.n_nodes <= 1e-6
 
 
+def test_bagged_trees_are_not_kept_beside_their_sum() -> None:
+    """At most three times the memory of the result, although each tree is read on its own first."""
+    X = np.random.default_rng(0).normal(size=(8000, 10))
+    bagging = pytest.importorskip("sklearn.ensemble").BaggingRegressor(random_state=0).fit(X, X[:, 0])
+    assert zoo.memory_to_read(lambda: import_model(bagging)) <= 3
+
+
 def test_importing_needs_at_most_three_times_the_memory_of_its_result(big_forest: Any) -> None:
     """At its peak, the result included."""
     assert zoo.memory_to_read(lambda: import_model(big_forest)) <= 3

@@ -233,7 +233,7 @@ def test_a_search_without_refit_says_so() -> None:
 
 
 def test_a_pipeline_stands_for_its_last_step() -> None:
-    """Its rows are those that the last step sees."""
+    """The trees read the rows that the last step sees; the pipeline's own prediction is of raw ones."""
     pipeline = pytest.importorskip("sklearn.pipeline")
     rows, target = _data()
     steps = [_make("preprocessing.StandardScaler"), _make("tree.DecisionTreeRegressor", max_depth=3)]
@@ -241,7 +241,7 @@ def test_a_pipeline_stands_for_its_last_step() -> None:
     scaled = model[:-1].transform(rows)
     ours = import_model(model).predict(scaled)
     np.testing.assert_allclose(ours[:, 0], model.predict(rows), rtol=1e-12)
-    np.testing.assert_array_equal(raw_prediction(model, scaled), ours)
+    np.testing.assert_array_equal(raw_prediction(model, rows), ours)
 
 
 def test_a_missing_file_says_so(tmp_path: Path) -> None:

@@ -15,7 +15,8 @@ from zoo_lightgbm import lightgbm_regressor_on
 from zoo_rows import N_ROWS, coded_rows, coded_target, labelled_frame, numeric_rows, target
 
 from linear_treeshap.ensemble import TreeEnsemble
-from linear_treeshap.errors import FileFormatError, ModelError, UnsupportedModelError
+from linear_treeshap.errors import FileFormatError, InputError, ModelError, UnsupportedModelError
+from linear_treeshap.explainer import TreeExplainer
 from linear_treeshap.importers.lightgbm import raw_prediction, read_file, to_ensemble
 
 lightgbm = pytest.importorskip("lightgbm")
@@ -40,6 +41,18 @@ def test_a_random_forest_averages_its_trees() -> None:
     model = lightgbm_regressor_on(rows, target(rows), boosting_type="rf", subsample=0.5, subsample_freq=1)
     np.testing.assert_allclose(to_ensemble(model).predict(rows)[:, 0], model.predict(rows), rtol=1e-12)
     np.testing.assert_allclose(raw_prediction(model, rows)[:, 0], model.predict(rows), rtol=1e-12)
+
+
+def test_columns_with_spaces_in_their_names_are_found() -> None:
+    """LightGBM writes underscores instead; the explanation speaks of the user's own names."""
+    frame = pytest.importorskip("pandas").DataFrame(numeric_rows(), columns=["a b", "c", "d e f", "g_h", "i"])
+    model = lightgbm_regressor_on(frame, target(frame.to_numpy()))
+    explainer = TreeExplainer(model)
+    assert explainer(frame).feature_names == tuple(frame.columns)
+    shuffled = frame[frame.columns[::-1]]
+    np.testing.assert_array_equal(explainer.shap_values(shuffled)[:, ::-1], explainer.shap_values(frame))
+    with pytest.raises(InputError, match="Missing: 'a_b'"):
+        explainer(frame.rename(columns={"a b": "a-b"}))
 
 
 def test_an_early_stopped_model_is_read_up_to_its_best_round() -> None:

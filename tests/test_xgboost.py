@@ -83,6 +83,16 @@ def test_base_score_of_every_objective_becomes_a_margin(objective: str, base_sco
     )
 
 
+@pytest.mark.parametrize("base_score", [None, 0.25])
+@pytest.mark.parametrize("objective", ["binary:logistic", "count:poisson", "reg:squarederror"])
+def test_base_score_of_a_model_without_rounds(objective: str, base_score: float | None) -> None:
+    """XGBoost 3 takes a score that it has not estimated yet, but not one that was given, for a margin."""
+    rows = numeric_rows()
+    parameters = {} if base_score is None else {"base_score": base_score}
+    model = train(rows, classes(rows, 2), n_rounds=0, objective=objective, **parameters)
+    np.testing.assert_allclose(to_ensemble(model).predict(rows), raw_prediction(model, rows), rtol=2e-6)
+
+
 def test_an_unknown_objective_is_refused(tmp_path: Path) -> None:
     """Without its link the base score would be a guess."""
     path = saved_with(tmp_path, lambda learner: learner["objective"].update(name="reg:mystery"))

@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import os
 from collections.abc import Callable
+from functools import cache
 from pathlib import Path
 
 import numpy as np
@@ -103,7 +104,13 @@ def available_cpus() -> int:
         cpus = len(os.sched_getaffinity(0))
     except AttributeError:  # not on Linux
         cpus = os.cpu_count() or 1
-    return max(1, min(cpus, _cgroup_cpus(Path("/sys/fs/cgroup")) or cpus))
+    return max(1, min(cpus, _container_cpus() or cpus))
+
+
+@cache
+def _container_cpus() -> int | None:
+    """The limit of this process's container; read once, because that takes as long as explaining a row."""
+    return _cgroup_cpus(Path("/sys/fs/cgroup"))
 
 
 def _cgroup_cpus(root: Path) -> int | None:

@@ -20,6 +20,7 @@ from .errors import InputError
 from .explanation import Explanation
 from .given import Given
 from .importers import import_model, raw_prediction
+from .importers.preprocessing import Preprocessing, preprocessing_of
 from .model_output import require_raw
 from .progress import Progress, report
 
@@ -39,17 +40,19 @@ class TreeExplainer:
     ----------
     model
         A fitted model of XGBoost, LightGBM, CatBoost, scikit-learn and others, a dictionary of arrays,
-        a `TreeEnsemble`, or the path of a model file: see `import_model`.
+        a `TreeEnsemble`, or the path of a model file: see `import_model`. Rows of a scikit-learn pipeline
+        are given raw; the explanation is in terms of the columns that its last step reads.
     data
         Background rows. Not supported yet: leave it out for path-dependent values.
     model_output
         "raw": what the trees add up to (log-odds for boosted classifiers, probabilities for forests of
-        scikit-learn). "probability" is the same where the raw output is a probability.
+        scikit-learn). "probability" is the same where the raw output is a probability, and "predict" where
+        it is what the model's own ``predict`` gives, as for most regressors.
     feature_perturbation
         "tree_path_dependent": a feature that is missing from a coalition sends a row both ways, weighted
         as the training rows were. "auto" is that, unless there is ``data``.
     feature_names
-        Names for the columns of rows that have none.
+        Names for the columns of rows that have none; of a pipeline, for the transformed columns.
     n_jobs
         Threads, counted as joblib does; None and -1 for all CPUs.
 
@@ -72,7 +75,8 @@ class TreeExplainer:
     Notes
     -----
     Pickles, copies and saved files hold the trees, not the model they came from: they need neither its
-    library nor its size. Their additivity check asks the trees instead of the model.
+    library nor its size. Their additivity check asks the trees instead of the model. Pickles and copies
+    keep the transformers of a pipeline; a saved file does not, and wants rows that are already transformed.
     """
 
     def __init__(
@@ -93,7 +97,8 @@ class TreeExplainer:
         self.model_output = model_output
         n_threads(n_jobs)  # an unfit number is refused here rather than at the first call
         self.n_jobs = n_jobs
-        self.feature_names = _labels(feature_names, self.ensemble)
+        self._preprocessing = preprocessing_of(model)
+        self.feature_names = _labels(feature_names, self.ensemble, self._preprocessing)
         self._engine = Engine(self.ensemble)
         self._scale = additivity.scale_of(self.ensemble)
 
@@ -118,16 +123,17 @@ class TreeExplainer:
         """
         if interactions:
             self.shap_interaction_values(X)
-        given = Given.of(X, self.ensemble)
+        given = Given.of(X, self.ensemble, self._preprocessing)
         values = self._values(given, self.ensemble, self._engine, check_additivity)
         base_values = np.broadcast_to(self.ensemble.expected_value, (len(values), self.ensemble.n_outputs))
+        names = given.names or self.feature_names
         explanation = Explanation.of_rows(
             values,
             base_values,
-            table=given.shown,
-            feature_names=given.names or self.feature_names,
+            table=given.to_show(names),
+            feature_names=names,
             output_names=self.ensemble.output_names,
-            index=given.rows.index,
+            index=given.index,
         )
         return explanation[0] if given.is_one_row else explanation
 
@@ -170,7 +176,8 @@ class TreeExplainer:
         -------
         array
             (n_rows, n_features), or (n_rows, n_features, n_outputs) for several outputs, in the order
-            of the columns of ``X``; without the first dimension if ``X`` is one row of one dimension.
+            of the columns of ``X`` (of a pipeline, of the columns that its last step reads); without the
+            first dimension if ``X`` is one row of one dimension.
 
         Raises
         ------
@@ -181,7 +188,7 @@ class TreeExplainer:
         """
         ensemble = _first_trees(self.ensemble, tree_limit)
         engine = self._engine if ensemble is self.ensemble else Engine(ensemble)
-        given = Given.of(X, ensemble)
+        given = Given.of(X, ensemble, self._preprocessing)
         values = self._values(
             given, ensemble, engine, check_additivity, out=out, dtype=dtype, progress=progress
         )
@@ -212,7 +219,7 @@ class TreeExplainer:
         >>> sum(float(abs(values).sum()) for values in explainer.iter_values(np.zeros((100_000, 1))))
         50000.0
         """
-        given = Given.of(X, self.ensemble)
+        given = Given.of(X, self.ensemble, self._preprocessing)
         shape = (self.ensemble.n_features, self.ensemble.n_outputs)
         scratch = np.empty((0, *shape))
         for part in given.slices(numbers_per_row=shape[0] * shape[1]):
@@ -301,8 +308,10 @@ class TreeExplainer:
         if not is_whole or isinstance(self.model, (TreeEnsemble, str, os.PathLike, Mapping)):
             values = values[:_CHECKED_ROWS]
             prediction = additivity.walk_trees(ensemble, given.rows[: len(values)])
+        elif self._preprocessing is not None:
+            prediction = raw_prediction(self.model, given.raw)
         else:
-            prediction = raw_prediction(self.model, given.table)
+            prediction = raw_prediction(self.model, given.for_library(ensemble.row_format))
         additivity.check(
             values,
             ensemble.expected_value,
@@ -377,9 +386,12 @@ def _perturbation(asked: str, data: Any) -> str:
     return "tree_path_dependent"
 
 
-def _labels(names: Sequence[str] | None, ensemble: TreeEnsemble) -> tuple[str, ...] | None:
+def _labels(
+    names: Sequence[str] | None, ensemble: TreeEnsemble, preprocessing: Preprocessing | None
+) -> tuple[str, ...] | None:
     if names is None:
-        return ensemble.feature_names
+        after_steps = None if preprocessing is None else preprocessing.feature_names()
+        return ensemble.feature_names if after_steps is None else after_steps
     labels = tuple(map(str, names))
     if len(labels) != ensemble.n_features:
         raise InputError(

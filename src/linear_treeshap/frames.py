@@ -94,8 +94,9 @@ def match_columns(columns: Sequence[str], row_format: RowFormat) -> list[int]:
                 f"Pass the columns the model was trained on, in the same order."
             )
         return list(range(len(columns)))
+    position = _by_known_name(position, names)
     missing = [name for name in names if name not in position]
-    unexpected = sorted(set(columns) - set(names), key=position.__getitem__)
+    unexpected = sorted(position.keys() - set(names), key=position.__getitem__)
     if missing or unexpected:
         parts = [f"Missing: {_some(missing)}."] if missing else []
         parts += [f"Unexpected: {_some(unexpected)}."] if unexpected else []
@@ -104,6 +105,16 @@ def match_columns(columns: Sequence[str], row_format: RowFormat) -> list[int]:
             f"Pass the columns the model was trained on, in any order."
         )
     return [position[name] for name in names]
+
+
+def _by_known_name(position: dict[str, int], names: Sequence[str]) -> dict[str, int]:
+    """Where each column is, by the name that the model knows it by."""
+    if position.keys() != set(names):
+        # LightGBM writes underscores for the spaces in its names.
+        underscored = {name.replace(" ", "_"): index for name, index in position.items()}
+        if len(underscored) == len(position) and underscored.keys() == set(names):
+            return underscored
+    return position
 
 
 def _some(names: Sequence[Any]) -> str:

@@ -2,16 +2,17 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from typing import Any
 
 import numpy as np
 
 from .ensemble import TreeEnsemble
-from .frames import column_names, match_columns
-from .rows import Rows, read_rows
-from .tables import as_table, take_columns
+from .frames import column_names, is_frame, match_columns
+from .importers.preprocessing import Preprocessing
+from .rows import RowFormat, Rows, read_rows
+from .tables import as_table, is_plain_pandas, make_frame, pandas_index, take_columns
 
 __all__ = ["Given"]
 
@@ -23,9 +24,13 @@ _MIN_SLICE_ROWS = 1024
 
 @dataclass(frozen=True)
 class Given:
-    """The user's rows, as a table of the model's columns and as numbers to read."""
+    """The user's rows, as a table of the model's columns and as numbers to read.
+
+    The columns are those that the trees read: of a pipeline, those after its transformers.
+    """
 
     rows: Rows
+    raw: Any  # two-dimensional, as it came
     table: Any  # two-dimensional, columns in the model's order
     shown: Any  # the same with columns in the user's order, or the numbers of a library's own container
     order: list[int] | None  # the user's column for each feature; None if they are the same
@@ -33,18 +38,42 @@ class Given:
     is_one_row: bool  # of one dimension
 
     @classmethod
-    def of(cls, X: Any, ensemble: TreeEnsemble) -> Given:
+    def of(cls, X: Any, ensemble: TreeEnsemble, preprocessing: Preprocessing | None = None) -> Given:
         """Match the columns of ``X`` with the model's; an InputError says what does not fit."""
-        shown, is_one_row = as_table(X)
+        raw, is_one_row = as_table(X)
+        shown = raw if preprocessing is None else preprocessing.transform(raw)
         names = column_names(shown)
         order = None if names is None else match_columns(names, ensemble.row_format)
         if order == list(range(ensemble.n_features)):
             order = None
         table = shown if order is None else take_columns(shown, order)
-        rows = read_rows(table, ensemble.row_format)
+        # One row is read as such, so that a column given by mistake is told from a row.
+        is_one_array = is_one_row and isinstance(table, np.ndarray)
+        rows = read_rows(table[0] if is_one_array else table, ensemble.row_format)
         if names is None and not isinstance(shown, np.ndarray) and not hasattr(shown, "tocsr"):
             shown = rows[0 : rows.n_rows]  # a DMatrix or Pool cannot be cut or shown
-        return cls(rows, table, shown, order, names, is_one_row)
+        return cls(rows, raw, table, shown, order, names, is_one_row)
+
+    @property
+    def index(self) -> Any:
+        """The labels of the rows, if they came from pandas."""
+        return pandas_index(self.raw) if self.rows.index is None else self.rows.index
+
+    def for_library(self, row_format: RowFormat) -> Any:
+        """The table in a shape that the model's own library takes: we take more kinds than they do."""
+        if isinstance(self.table, np.ndarray):
+            return self.table if self.table.flags.forc else self.table.copy()  # LightGBM warns of slices
+        numbers_suffice = row_format.numbers_are_codes or not row_format.labelled
+        if numbers_suffice and is_frame(self.table) and not is_plain_pandas(self.table):
+            return self.rows[0 : self.rows.n_rows]
+        return self.table
+
+    def to_show(self, feature_names: Sequence[str] | None) -> Any:
+        """The rows for the user to see. What a pipeline made of a frame becomes a frame of that library."""
+        if feature_names is None or not is_frame(self.raw) or not isinstance(self.shown, np.ndarray):
+            return self.shown
+        columns = dict(zip(feature_names, self.shown.T, strict=True))
+        return make_frame(columns, like=self.raw, index=self.index)
 
     def slices(self, *, numbers_per_row: int) -> Iterator[slice]:
         """All rows in slices that fit into memory next to what is there already."""

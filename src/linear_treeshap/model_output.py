@@ -8,6 +8,7 @@ import numpy as np
 
 from .ensemble import TreeEnsemble
 from .errors import InputError
+from .importers.links import predicts_raw
 
 __all__ = ["is_distribution", "require_raw"]
 
@@ -20,15 +21,17 @@ def require_raw(model_output: str, model: Any, ensemble: TreeEnsemble) -> None:
     """Accept "raw" and what equals it for this model; explain the refusal of anything else."""
     if model_output == "raw":
         return
-    methods = [
-        name for name in dir(model) if name.startswith(_PREFIXES) and callable(getattr(model, name, None))
-    ]
+    # The class is asked, because scikit-learn's dir(model) fails where an attribute does (scikit-survival).
+    names = [name for name in dir(type(model)) if name.startswith(_PREFIXES)]
+    methods = [name for name in names if callable(getattr(model, name, None))]
     choices = (*_CHOICES, *methods)
     if model_output not in choices:
         raise InputError(
             f"model_output must be one of {', '.join(map(repr, choices))}; got {model_output!r}."
         )
     if model_output in ("probability", "predict_proba") and is_distribution(ensemble):
+        return
+    if model_output == "predict" and predicts_raw(model):
         return
     raise NotImplementedError(
         f"model_output={model_output!r} is not the raw output of this model. Other outputs bend the sum "

@@ -17,6 +17,7 @@ from shap.explainers._tree import TreeExplainer as ShapTreeExplainer
 from .errors import LinearTreeShapError
 from .explainer import TreeExplainer as OurExplainer
 from .importers import import_model
+from .importers.preprocessing import preprocessing_of
 
 __all__ = ["TreeExplainer"]
 
@@ -96,7 +97,7 @@ class TreeExplainer(ShapTreeExplainer):  # type: ignore[misc]
         if masker is None:
             try:
                 import_model(model)
-                return True
+                return preprocessing_of(model) is None
             except LinearTreeShapError:
                 pass  # shap knows models that we do not, and answers for them
         return bool(ShapTreeExplainer.supports_model_with_masker(model, masker))
@@ -131,6 +132,9 @@ def _explainer_or_reason(
     if feature_perturbation not in ("auto", "tree_path_dependent"):
         return f"feature_perturbation={feature_perturbation!r} is unknown"
     try:
+        if preprocessing_of(model) is not None:
+            # shap would put the raw columns beside values of the transformed ones.
+            return "a pipeline has raw and transformed columns; use linear_treeshap.TreeExplainer"
         return OurExplainer(model, model_output=model_output, feature_names=feature_names)
     except (LinearTreeShapError, NotImplementedError) as error:
         return str(error)

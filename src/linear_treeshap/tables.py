@@ -17,7 +17,16 @@ import numpy.typing as npt
 from .errors import InputError, MissingDependencyError
 from .frames import as_frame, is_frame, is_nameless_series
 
-__all__ = ["as_table", "make_frame", "named", "take_columns", "take_rows", "to_array"]
+__all__ = [
+    "as_table",
+    "is_plain_pandas",
+    "make_frame",
+    "named",
+    "pandas_index",
+    "take_columns",
+    "take_rows",
+    "to_array",
+]
 
 Array = npt.NDArray[Any]
 
@@ -27,7 +36,7 @@ def as_table(X: Any) -> tuple[Any, bool]:
     if is_frame(X):
         return as_frame(X), getattr(X, "ndim", 2) == 1
     if is_nameless_series(X):
-        X = X.to_numpy()
+        X = np.array(X.to_numpy())  # a copy, because older scikit-learn refuses polars' read-only memory
     elif isinstance(X, (list, tuple)):
         # NumPy turns every number of a list into text when there is one text among them.
         try:
@@ -51,6 +60,28 @@ def _plain(array: Array) -> Array:
     if not array.dtype.isnative:
         array = array.astype(array.dtype.newbyteorder("="))
     return np.asarray(array)
+
+
+def pandas_index(table: Any) -> Any:
+    """The index of a pandas frame; None for any other table."""
+    if isinstance(table, np.ndarray):
+        return None
+    import narwhals.stable.v1 as nw
+
+    return table.index if nw.dependencies.is_pandas_dataframe(table) else None
+
+
+def is_plain_pandas(table: Any) -> bool:
+    """Is this a pandas frame of nothing but NumPy's numbers and categories?"""
+    import narwhals.stable.v1 as nw
+
+    if not nw.dependencies.is_pandas_dataframe(table):
+        return False
+    # A categorical type is no np.dtype, and its kind is that of objects, as is that of text.
+    return all(
+        dtype.kind in "biuf" if isinstance(dtype, np.dtype) else dtype.name == "category"
+        for dtype in table.dtypes
+    )
 
 
 def take_rows(table: Any, rows: slice | Array) -> Any:

@@ -126,6 +126,10 @@ def import_model(model: Any) -> TreeEnsemble:
     UnsupportedModelError
         The class is unknown, or the model is not a sum of trees.
 
+    Notes
+    -----
+    A pipeline becomes the trees of its last step, which read transformed rows.
+
     Examples
     --------
     >>> from linear_treeshap import import_model
@@ -145,7 +149,8 @@ def import_model(model: Any) -> TreeEnsemble:
 def raw_prediction(model: Any, X: Any) -> npt.NDArray[np.float64]:
     """The model's own raw prediction of the rows ``X``, computed by the library it came from.
 
-    Returns an array of shape (n_rows, n_outputs), with the outputs that `import_model` gives. A
+    Returns an array of shape (n_rows, n_outputs), with the outputs that `import_model` gives. ``X`` is what
+    the model itself takes: raw rows for a pipeline, whose `TreeEnsemble` reads transformed ones. A
     `TreeEnsemble`, a dictionary and a file have no library behind them: there it is what
     `TreeEnsemble.predict` says.
     """

@@ -80,12 +80,30 @@ class Part:
 
 
 def combine(
-    parts: Sequence[Part],
+    parts: list[Part],
     n_outputs: int,
     row_format: RowFormat | None = None,
     output_names: Sequence[str] | None = None,
 ) -> TreeEnsemble:
-    """The weighted sum of ``parts`` as one ensemble; its row format is that of the parts unless given."""
+    """The weighted sum of ``parts`` as one ensemble; its row format is that of the parts unless given.
+
+    The parts are given away: the list is empty afterwards, so that they need not stay in memory.
+    """
+    columns, row_format = _joined_columns(parts, n_outputs, row_format)
+    parts.clear()
+    for column in columns.values():
+        column.setflags(write=False)  # so that it need not be copied
+    return TreeEnsemble(
+        **columns,
+        row_format=row_format,
+        output_names=None if output_names is None else tuple(output_names),
+    )
+
+
+def _joined_columns(
+    parts: Sequence[Part], n_outputs: int, row_format: RowFormat | None
+) -> tuple[dict[str, Any], RowFormat]:
+    """The arrays of all parts end to end, and the rows that they read."""
     ensembles = [part.ensemble for part in parts]
     if row_format is None:
         row_format = ensembles[0].row_format
@@ -103,25 +121,25 @@ def combine(
     def joined(name: str) -> npt.NDArray[Any]:
         return np.concatenate([getattr(e, name) for e in ensembles])
 
-    return TreeEnsemble(
-        tree_offsets=_chained([e.tree_offsets for e in ensembles]),
-        left=joined("left"),
-        right=joined("right"),
-        feature=np.concatenate([_renumbered(part) for part in parts]),
-        threshold=joined("threshold"),
-        cover=joined("cover"),
-        missing_left=joined("missing_left"),
-        value=np.concatenate([_spread(part, narrow, n_outputs) for part in parts]),
-        base_values=base_values,
-        category_set=np.concatenate(
+    columns = {
+        "tree_offsets": _chained([e.tree_offsets for e in ensembles]),
+        "left": joined("left"),
+        "right": joined("right"),
+        "feature": np.concatenate([_renumbered(part) for part in parts]),
+        "threshold": joined("threshold"),
+        "cover": joined("cover"),
+        "missing_left": joined("missing_left"),
+        "value": np.concatenate([_spread(part, narrow, n_outputs) for part in parts]),
+        "base_values": base_values,
+        "category_set": np.concatenate(
             [
-                np.where(e.category_set >= 0, e.category_set + shift, -1)
+                np.where(e.category_set >= 0, e.category_set + np.int32(shift), np.int32(-1))
                 for e, shift in zip(ensembles, set_shifts[:-1], strict=True)
             ]
         ),
-        category_offsets=_chained([e.category_offsets for e in ensembles]),
-        category_codes=joined("category_codes"),
-        tree_output=np.concatenate(
+        "category_offsets": _chained([e.category_offsets for e in ensembles]),
+        "category_codes": joined("category_codes"),
+        "tree_output": np.concatenate(
             [
                 np.asarray(part.outputs, dtype=np.int32)[part.ensemble.tree_output]
                 if narrow
@@ -129,9 +147,8 @@ def combine(
                 for part in parts
             ]
         ),
-        row_format=row_format,
-        output_names=None if output_names is None else tuple(output_names),
-    )
+    }
+    return columns, row_format
 
 
 def _chained(offsets: Sequence[npt.NDArray[np.int64]]) -> npt.NDArray[np.int64]:

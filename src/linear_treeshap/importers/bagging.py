@@ -14,15 +14,18 @@ from ..ensemble import TreeEnsemble
 from ..errors import UnsupportedModelError
 from . import IMPORTERS
 from .assemble import Part, combine
+from .preprocessing import unwrap
 from .sklearn_rows import predict_as_trained, tree_row_format
 from .sklearn_trees import fitted, mean_of_trees
-from .wrappers import unwrap
+from .wrappers import refuse_preprocessing
 
 __all__ = ["to_ensemble"]
 
 
 def to_ensemble(model: Any) -> TreeEnsemble:
-    estimators = [unwrap(estimator) for estimator in fitted(model, "estimators_")]
+    for estimator in fitted(model, "estimators_"):
+        refuse_preprocessing(model, estimator)
+    estimators = [unwrap(estimator) for estimator in model.estimators_]
     classes = getattr(model, "classes_", None)
     parts = []
     for estimator, features in zip(estimators, model.estimators_features_, strict=True):

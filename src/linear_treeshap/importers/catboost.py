@@ -20,7 +20,7 @@ import numpy.typing as npt
 
 from ..ensemble import TreeEnsemble
 from ..errors import FileFormatError, LinearTreeShapError, ModelError, UnsupportedModelError
-from ..frames import is_frame
+from ..frames import column_names
 from ..rows import RowFormat
 from .assemble import NodeArrays
 from .flatbuffers import Table
@@ -62,8 +62,11 @@ def raw_prediction(model: Any, X: Any) -> npt.NDArray[np.float64]:
     """(n_rows, n_outputs) CatBoost's own raw formula values."""
     from catboost import CatBoost
 
-    if is_frame(X):
+    columns = column_names(X)
+    if columns is not None:
         X = _as_pandas(X)
+        if not set(columns) & set(model.feature_names_):
+            X = X.set_axis(model.feature_names_, axis=1)  # matched by position, which CatBoost would refuse
     # By the base class: a ranker's own predict() does not say which output it gives.
     values = np.asarray(CatBoost.predict(model, X, prediction_type="RawFormulaVal"), dtype=np.float64)
     return values.reshape(len(values), -1)
@@ -95,7 +98,7 @@ def _from_bytes(content: bytes, class_names: tuple[str, ...] = ()) -> TreeEnsemb
         )
     try:
         with np.errstate(invalid="ignore"):  # a damaged border may be a NaN that NumPy warns of
-            return _build(Table.root(content[8 : 8 + size]).table(_MODEL_TREES), class_names)
+            return _build(Table.root(memoryview(content)[8 : 8 + size]).table(_MODEL_TREES), class_names)
     except LinearTreeShapError:
         raise
     except (ValueError, IndexError, OverflowError, MemoryError) as error:
@@ -105,9 +108,24 @@ def _from_bytes(content: bytes, class_names: tuple[str, ...] = ()) -> TreeEnsemb
 def _build(model: Table, class_names: tuple[str, ...]) -> TreeEnsemble:
     dimension = max(int(model.number(_DIMENSION, "<i", 1)), 1)
     splits, row_format = _read_features(model)
+    nodes, category_set = _read_trees(model, dimension, splits)
+    return TreeEnsemble(
+        **nodes.finish(),
+        category_set=category_set,
+        category_offsets=np.arange(len(splits.code) + 1),
+        category_codes=splits.code,
+        base_values=_biases(model, dimension),
+        row_format=row_format,
+        output_names=class_names if len(class_names) == dimension > 1 else None,
+    )
+
+
+def _read_trees(model: Table, dimension: int, splits: _Splits) -> tuple[NodeArrays, Array]:
+    """All nodes, and the category set that each of them asks for (-1 if none)."""
     leaves = _read_leaves(model, dimension)
     if len(model.array(_STEPS, "<u4")):
         nodes, split = _grown_trees(model, leaves)
+        _sum_covers(nodes)
     else:
         nodes, split = _symmetric_trees(model, leaves)
     if len(split) and split.max() >= len(splits.feature):
@@ -128,15 +146,7 @@ def _build(model: Table, class_names: tuple[str, ...]) -> TreeEnsemble:
     swapped = category_set >= 0
     nodes.left[swapped], nodes.right[swapped] = nodes.right[swapped], nodes.left[swapped]
     category_set.setflags(write=False)
-    return TreeEnsemble(
-        **nodes.finish(),
-        category_set=category_set,
-        category_offsets=np.arange(len(splits.code) + 1),
-        category_codes=splits.code,
-        base_values=_biases(model, dimension),
-        row_format=row_format,
-        output_names=class_names if len(class_names) == dimension > 1 else None,
-    )
+    return nodes, category_set
 
 
 def _biases(model: Table, dimension: int) -> Array:
@@ -268,15 +278,16 @@ def _grown_trees(model: Table, leaves: _Leaves) -> tuple[NodeArrays, Array]:
     sizes = model.array(_TREE_SIZES, "<i4").astype(np.int64)
     if sizes.sum() != len(steps) or (sizes < 1).any():
         raise FileFormatError("The CatBoost model is damaged: its nodes do not fit its trees.")
-    left, right = steps["left"].astype(np.int64), steps["right"].astype(np.int64)
-    tree = np.repeat(np.arange(len(sizes)), sizes)
+    left, right = steps["left"].astype(np.int32), steps["right"].astype(np.int32)
+    tree = np.repeat(np.arange(len(sizes), dtype=np.int32), sizes)
     leaf, half = (left == 0) & (right == 0), (left == 0) != (right == 0)
     n_half = np.bincount(tree[half], minlength=len(sizes))
     nodes = NodeArrays.empty((sizes + n_half).tolist(), leaves.value.shape[1])
 
-    number = np.arange(len(steps)) - (np.cumsum(sizes) - sizes)[tree]  # within the tree
-    position = nodes.tree_offsets[tree] + number
-    spare = np.zeros(len(steps), dtype=np.int64)  # the number of a half node's own leaf
+    position = np.arange(len(steps)) - (np.cumsum(sizes) - sizes)[tree]
+    number = position.astype(np.int32)  # within the tree
+    position += nodes.tree_offsets[tree]
+    spare = np.zeros(len(steps), dtype=np.int32)  # the number of a half node's own leaf
     spare[half] = sizes[tree[half]] + np.arange(n_half.sum()) - (np.cumsum(n_half) - n_half)[tree[half]]
     for child, step in ((nodes.left, left), (nodes.right, right)):
         child[position] = np.where(leaf, -1, np.where(step > 0, number + step, spare))
@@ -287,7 +298,6 @@ def _grown_trees(model: Table, leaves: _Leaves) -> tuple[NodeArrays, Array]:
     nodes.value[at], nodes.cover[at] = leaves.value[leaf_number], leaves.weight[leaf_number]
     split = np.full(len(nodes.left), -1, dtype=np.int32)
     split[position[~leaf]] = model.array(_TREE_SPLITS, "<i4")[~leaf]
-    _sum_covers(nodes)
     return nodes, split
 
 

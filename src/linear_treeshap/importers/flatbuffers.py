@@ -20,7 +20,7 @@ __all__ = ["Table"]
 class Table:
     """A table of a FlatBuffers message; a field's ``slot`` is its position in the schema."""
 
-    def __init__(self, data: bytes, position: int) -> None:
+    def __init__(self, data: bytes | memoryview, position: int) -> None:
         self._data = data
         self._position = position
         directory = position - self._number("<i", position)
@@ -28,7 +28,7 @@ class Table:
         self._slots = self._view(directory + 4, np.dtype("<u2"), max(size // 2 - 2, 0))
 
     @classmethod
-    def root(cls, data: bytes) -> Table:
+    def root(cls, data: bytes | memoryview) -> Table:
         """The table that a message begins with."""
         return cls(data, _number(data, "<I", 0))
 
@@ -85,7 +85,7 @@ class Table:
         return np.frombuffer(self._data, dtype, count, start)
 
 
-def _number(data: bytes, form: str, at: int) -> Any:
+def _number(data: bytes | memoryview, form: str, at: int) -> Any:
     if not 0 <= at <= len(data) - struct.calcsize(form):
         raise _damaged("it points beyond its end")
     return struct.unpack_from(form, data, at)[0]

@@ -49,8 +49,9 @@ def raw_prediction(model: Any, X: Any) -> npt.NDArray[np.float64]:
 
     With ``raw_score=True`` LightGBM itself leaves the averaging out.
     """
-    scores = np.asarray(model.predict(X, raw_score=True), dtype=np.float64)
+    # The wrapper predicts the same, but warns if it was trained with names and the rows have none.
     booster = _booster(model)
+    scores = np.asarray(booster.predict(X, raw_score=True), dtype=np.float64)
     if "average_output" in _header(booster.model_to_string(num_iteration=1).encode()):
         scores /= booster.best_iteration if booster.best_iteration > 0 else booster.current_iteration()
     return scores.reshape(len(scores), -1)

@@ -47,15 +47,18 @@ def predict_as_trained(
 def _as_trained(X: Any, row_format: RowFormat) -> Any:
     import narwhals.stable.v1 as nw
 
-    if hasattr(X, "tocsr"):
-        return X if row_format.dtype == "float32" else X.toarray()  # histograms take no sparse rows
     names = row_format.feature_names
+    if hasattr(X, "tocsr"):
+        if names is None and row_format.dtype == "float32":
+            return X
+        X = X.toarray()  # histograms take no sparse rows, and sparse rows take no names
     if isinstance(X, np.ndarray) and X.ndim == 2:
         return X if names is None else named(X, names)
     if nw.dependencies.is_pandas_dataframe(X) or nw.dependencies.is_polars_dataframe(X):
-        if names is None:
+        if names is None and row_format.categories:
             return X.to_numpy()
-        return X[list(names)] if set(names) == set(X.columns) else named(X.to_numpy(), names)
+        if names is not None and set(names) == set(X.columns):
+            return X[list(names)]
     rows = read_rows(X, row_format)
     numbers = rows[0 : rows.n_rows]
     if row_format.categories:

@@ -1,8 +1,8 @@
 """Models that hold other models → TreeEnsemble of what is inside.
 
 A pipeline stands for its last step, a search for its best estimator; multi-output wrappers put the
-outputs of their models side by side. Rows are rows of the model inside: for a pipeline, what comes out
-of the steps before the last.
+outputs of their models side by side. The trees of a pipeline read what comes out of the steps before the
+last; the rows of its own prediction are raw.
 """
 
 from __future__ import annotations
@@ -13,52 +13,65 @@ import numpy as np
 import numpy.typing as npt
 
 from ..ensemble import TreeEnsemble
-from ..errors import ModelError
+from ..errors import ModelError, UnsupportedModelError
 from . import import_model
 from . import raw_prediction as raw_prediction_of
 from .assemble import Part, combine
+from .preprocessing import preprocessing_of, unwrap
 
-__all__ = ["to_ensemble", "unwrap"]
+__all__ = ["raw_prediction", "refuse_preprocessing", "to_ensemble"]
 
 
 def to_ensemble(model: Any) -> TreeEnsemble:
     inside = _models_inside(model)
     if len(inside) == 1:
         return import_model(inside[0])
-    ensembles = [import_model(one) for one in inside]
-    ends = np.cumsum([0] + [ensemble.n_outputs for ensemble in ensembles])
-    parts = [Part(ensemble, range(int(ends[i]), int(ends[i + 1]))) for i, ensemble in enumerate(ensembles)]
-    return combine(parts, int(ends[-1]), output_names=_output_names(ensembles))
+    parts: list[Part] = []
+    n_outputs = 0
+    for one in inside:
+        ensemble = import_model(one)
+        parts.append(Part(ensemble, range(n_outputs, n_outputs + ensemble.n_outputs)))
+        n_outputs += ensemble.n_outputs
+    return combine(parts, n_outputs, output_names=_output_names(parts))
 
 
 def raw_prediction(model: Any, X: Any) -> npt.NDArray[np.float64]:
-    return np.hstack([raw_prediction_of(one, X) for one in _models_inside(model)])
+    preprocessing = preprocessing_of(model)
+    rows = X if preprocessing is None else preprocessing.transform(X)
+    return np.hstack([raw_prediction_of(one, rows) for one in _models_inside(model)])
 
 
-def unwrap(model: Any) -> Any:
-    """The model inside a pipeline or a search, however deep; any other model is returned as it is."""
-    while hasattr(model, "steps") or hasattr(model, "best_estimator_"):
-        model = model.steps[-1][1] if hasattr(model, "steps") else model.best_estimator_
-    return model
+def refuse_preprocessing(model: Any, inside: Any) -> None:
+    """Models side by side must read the same rows, which pipelines of their own need not."""
+    if preprocessing_of(inside) is not None:
+        raise UnsupportedModelError(
+            f"Each model inside this {type(model).__name__} is a pipeline that transforms rows for itself. "
+            f"Put the transformers before it, make_pipeline(transformer, {type(model).__name__}(...)), or "
+            f"explain the models inside one by one: model.estimators_."
+        )
 
 
 def _models_inside(model: Any) -> list[Any]:
     inside = unwrap(model)
+    if inside is None or isinstance(inside, str):
+        raise ModelError(
+            f"This {type(model).__name__} ends in {inside!r}; expected a model as its last step."
+        )
     if inside is not model:
         return [inside]
     if hasattr(model, "estimators_"):
+        for one in model.estimators_:
+            refuse_preprocessing(model, one)
         return list(model.estimators_)
     raise ModelError(
         f"This {type(model).__name__} holds no fitted model. Fit it first; a search needs refit=True."
     )
 
 
-def _output_names(ensembles: list[TreeEnsemble]) -> list[str] | None:
+def _output_names(parts: list[Part]) -> list[str] | None:
     """The names of the outputs of all targets, each after its target's number."""
-    if any(ensemble.output_names is None for ensemble in ensembles):
+    if any(part.ensemble.output_names is None for part in parts):
         return None
     return [
-        f"{target}: {name}"
-        for target, ensemble in enumerate(ensembles)
-        for name in ensemble.output_names or ()
+        f"{target}: {name}" for target, part in enumerate(parts) for name in part.ensemble.output_names or ()
     ]

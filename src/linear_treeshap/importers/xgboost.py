@@ -106,7 +106,7 @@ def _from_document(
         # DART kept its tree model one level down, and its weights beside it, until XGBoost 3.3.
         trees = booster["gbtree"]["model"] if "gbtree" in booster else booster["model"]
         weights = booster.get("weight_drop", trees.get("weight_drop"))
-        base_values = _base_values(learner)
+        base_values = _base_values(learner, is_trained=len(trees["trees"]) > 0)
         with np.errstate(invalid="ignore"):  # a damaged number may be a NaN that NumPy warns of
             columns = _columns(trees, weights, _n_trees(trees, n_rounds, len(base_values)))
         row_format = _row_format(learner, trees, missing_value)
@@ -149,14 +149,17 @@ _WITHOUT_LINK = (
 )  # fmt: skip
 
 
-def _base_values(learner: dict[str, Any]) -> npt.NDArray[np.float64]:
+def _base_values(learner: dict[str, Any], is_trained: bool) -> npt.NDArray[np.float64]:
     """(n_outputs,) the base score as a margin."""
     params, objective = learner["learner_model_param"], learner["objective"]["name"]
     n_outputs = max(int(params["num_class"]), int(params.get("num_target", 1)), 1)
     # One number, or since XGBoost 3.1 a list with one per output; either as text.
-    stored = [float(score) for score in str(params["base_score"]).strip("[]").split(",")]
+    text = str(params["base_score"])
+    stored = [float(score) for score in text.strip("[]").split(",")]
     scores = np.broadcast_to(np.array(stored, dtype=np.float32).astype(np.float64), n_outputs)
-    if objective in _WITHOUT_LINK:
+    # Since then, a score that the first round is to estimate is a margin as long as there was no round.
+    awaits_estimate = text.startswith("[") and params.get("boost_from_average") == "1" and not is_trained
+    if objective in _WITHOUT_LINK or awaits_estimate:
         return np.array(scores)
     if objective not in _LINKS:
         raise UnsupportedModelError(

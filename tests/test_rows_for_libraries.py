@@ -1,0 +1,117 @@
+"""We take more kinds of rows than the libraries do: each kind is explained, and checked, with all of them."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from functools import cache
+from typing import Any
+
+import numpy as np
+import numpy.typing as npt
+import pytest
+
+from linear_treeshap import TreeExplainer
+
+pd = pytest.importorskip("pandas")
+
+NAMES = list("abcd")
+MODELS: dict[str, tuple[str, str, dict[str, Any]]] = {
+    "xgboost": ("xgboost", "XGBRegressor", {"n_estimators": 4, "n_jobs": 1}),
+    "lightgbm": ("lightgbm", "LGBMRegressor", {"n_estimators": 4, "n_jobs": 1, "verbose": -1}),
+    "catboost": (
+        "catboost",
+        "CatBoostRegressor",
+        {"n_estimators": 4, "thread_count": 1, "verbose": 0, "allow_writing_files": False},
+    ),
+    "forest": ("sklearn.ensemble", "RandomForestRegressor", {"n_estimators": 4, "random_state": 0}),
+    "histogram": ("sklearn.ensemble", "HistGradientBoostingRegressor", {"max_iter": 4}),
+}
+
+
+def _numbers() -> npt.NDArray[np.float64]:
+    """Whole numbers, so that every type holds them, none of them zero, so that sparse is dense."""
+    return np.random.default_rng(0).integers(1, 50, size=(60, 4)).astype(np.float64)
+
+
+def _frame() -> Any:
+    return pd.DataFrame(_numbers(), columns=NAMES)
+
+
+def _polars() -> Any:
+    return pytest.importorskip("polars").from_pandas(_frame())
+
+
+def _arrow() -> Any:
+    return pytest.importorskip("pyarrow").Table.from_pandas(_frame())
+
+
+def _sparse(layout: str) -> Any:
+    return getattr(pytest.importorskip("scipy.sparse"), layout)(_numbers())
+
+
+KINDS: dict[str, Callable[[], Any]] = {
+    "float16": lambda: _numbers().astype(np.float16),
+    "float32": lambda: _numbers().astype(np.float32),
+    "int8": lambda: _numbers().astype(np.int8),
+    "Fortran order": lambda: np.asfortranarray(_numbers()),
+    "every other column": lambda: np.repeat(_numbers(), 2, axis=1)[:, ::2],
+    "lists": lambda: _numbers().tolist(),
+    "CSR": lambda: _sparse("csr_matrix"),
+    "CSC": lambda: _sparse("csc_array"),
+    "COO": lambda: _sparse("coo_array"),
+    "pandas": _frame,
+    "pandas Int64": lambda: _frame().astype("Int64"),
+    "pandas Arrow": lambda: _frame().astype("double[pyarrow]"),
+    "pandas objects": lambda: _frame().astype(object),
+    "pandas numbered": lambda: _frame().astype("Float64").set_axis(range(4), axis=1),
+    "polars": _polars,
+    "Arrow table": _arrow,
+    "Arrow batch": lambda: _arrow().to_batches()[0],
+}
+ROWS: dict[str, Callable[[], Any]] = {
+    "array": lambda: _numbers()[0],
+    "list": lambda: _numbers()[0].tolist(),
+    "pandas Series": lambda: _frame().iloc[0],
+    "polars Series": lambda: pytest.importorskip("polars").Series(_numbers()[0]),
+}
+
+
+@cache
+def _explainer(name: str, with_names: bool) -> TreeExplainer:
+    library, regressor, options = MODELS[name]
+    X, y = _frame() if with_names else _numbers(), _numbers() @ [1.0, -2.0, 0.5, 0.0]
+    return TreeExplainer(getattr(pytest.importorskip(library), regressor)(**options).fit(X, y))
+
+
+@pytest.mark.parametrize("with_names", [True, False], ids=["named", "nameless"])
+@pytest.mark.parametrize("kind", KINDS)
+@pytest.mark.parametrize("name", MODELS)
+def test_every_kind_of_rows_gives_the_same_values(name: str, kind: str, with_names: bool) -> None:
+    """Without a warning, and checked against the library, whether it takes such rows itself or not."""
+    explainer = _explainer(name, with_names)
+    values = explainer.shap_values(KINDS[kind]())
+    np.testing.assert_array_equal(values, explainer.shap_values(_numbers(), check_additivity=False))
+
+
+@pytest.mark.parametrize("kind", ROWS)
+@pytest.mark.parametrize("name", MODELS)
+def test_one_row_of_every_kind_gives_the_same_values(name: str, kind: str) -> None:
+    explainer = _explainer(name, True)
+    values = explainer.shap_values(_numbers()[:1], check_additivity=False)
+    np.testing.assert_array_equal(explainer.shap_values(ROWS[kind]()), values[0])
+
+
+@pytest.mark.parametrize("with_names", [True, False], ids=["named", "nameless"])
+@pytest.mark.parametrize("name", MODELS)
+def test_missing_values_of_pandas_are_missing(name: str, with_names: bool) -> None:
+    """Nullable columns say NA where arrays say NaN."""
+    numbers = _numbers()
+    numbers[numbers > 40] = np.nan
+    library, regressor, options = MODELS[name]
+    X = pd.DataFrame(numbers, columns=NAMES) if with_names else numbers
+    model = getattr(pytest.importorskip(library), regressor)(**options).fit(X, _numbers()[:, 0])
+    explainer = TreeExplainer(model)
+    nullable = pd.DataFrame(numbers, columns=NAMES).astype("Float64")
+    assert nullable.isna().any(axis=None)
+    expected = explainer.shap_values(numbers, check_additivity=False)
+    np.testing.assert_array_equal(explainer.shap_values(nullable), expected)
