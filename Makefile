@@ -18,12 +18,12 @@ help:  ## List these commands
 demo: $(VENV)/.package $(VENV)/.demo  ## Train a model, explain every row, look at the result
 	$(RUN) examples/demo.py
 
-test: $(VENV)/.package $(VENV)/.test test-sanitized  ## Run the whole test suite
+test: $(VENV)/.package $(VENV)/.test  ## Run the whole test suite
 	$(RUN) -m pytest
 
 # The native paths again, with every memory access and every undefined behaviour checked (which is slow:
 # nobody can be interrupted within a second there).
-test-sanitized: $(SANITIZED)/.package $(VENV)/.test
+test-sanitized: $(SANITIZED)/.package $(VENV)/.test  ## Run the native paths under sanitizers
 	LD_PRELOAD="$$($${CXX:-c++} -print-file-name=libasan.so) $$($${CXX:-c++} -print-file-name=libstdc++.so.6)" \
 	  ASAN_OPTIONS=detect_leaks=0 PYTHONPATH=$(SANITIZED) \
 	  $(RUN) -m pytest -q -p no:cacheprovider -k "not ctrl_c" tests/test_kernel.py tests/test_engine.py
