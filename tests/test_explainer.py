@@ -248,8 +248,9 @@ def test_out_must_not_lie_where_the_rows_are(regressor: zoo.ZooModel) -> None:
 
 
 def test_an_unknown_dtype_is_refused(regressor: zoo.ZooModel) -> None:
-    with pytest.raises(InputError, match="dtype must be"):
-        TreeExplainer(regressor.model).shap_values(regressor.rows, dtype="int32")
+    for dtype in ("int32", "float16", "no such type"):
+        with pytest.raises(InputError, match="dtype must be 'float64' or 'float32'"):
+            TreeExplainer(regressor.model).shap_values(regressor.rows, dtype=dtype)
 
 
 def test_progress_is_told_to_a_function(regressor: zoo.ZooModel, monkeypatch: pytest.MonkeyPatch) -> None:

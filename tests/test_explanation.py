@@ -273,8 +273,9 @@ def test_top_names_the_largest_features_of_each_row(several: Explanation) -> Non
     assert chosen["feature"].tolist() == [NAMES[i] for i in order]
     assert chosen["value"].tolist() == several.values[1, order, 1].tolist()
     assert len(several.top(99)) == 4 * 2 * 3
-    with pytest.raises(InputError, match="k must be at least 1"):
-        several.top(0)
+    for nonsense in (0, 1.5, "x"):
+        with pytest.raises(InputError, match="k must be a whole number of at least 1"):
+            several.top(nonsense)  # type: ignore[arg-type]
 
 
 def test_a_feature_called_output_keeps_its_name() -> None:

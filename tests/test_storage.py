@@ -492,6 +492,11 @@ def test_what_is_no_file_is_refused(what: str, path: Path) -> None:
 # -- writing ------------------------------------------------------------------------------------------------
 
 
+def test_a_missing_folder_is_named(tmp_path: Path) -> None:
+    with pytest.raises(FileNotFoundError, match="there is no folder"):
+        save(small_ensemble(), tmp_path / "absent" / "model.safetensors")
+
+
 @pytest.mark.parametrize("failing", ["fsync", "replace"])
 def test_a_failed_save_leaves_the_old_file_and_nothing_else(
     failing: str, path: Path, monkeypatch: pytest.MonkeyPatch

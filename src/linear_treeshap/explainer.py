@@ -350,7 +350,7 @@ def _output(
     """The array to write to, in three dimensions: the user's own if there is one."""
     shape = (given.rows.n_rows, ensemble.n_features, ensemble.n_outputs)
     if out is None:
-        if np.dtype(dtype) not in (np.float64, np.float32):
+        if dtype not in ("float64", "float32", np.float64, np.float32):
             raise InputError(f"dtype must be 'float64' or 'float32', got {dtype!r}.")
         return np.empty(shape, dtype=dtype)
     expected: tuple[int, ...] = shape[:2] if ensemble.n_outputs == 1 else shape

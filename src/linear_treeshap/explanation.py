@@ -231,8 +231,8 @@ class Explanation:
            row  rank feature  value
         0    0     1  smoker   -2.0
         """
-        if k < 1:
-            raise InputError(f"k must be at least 1, got {k}.")
+        if not isinstance(k, (int, np.integer)) or k < 1:
+            raise InputError(f"k must be a whole number of at least 1, got {k!r}.")
         values = self._full.transpose(0, 2, 1)  # rows, outputs, features
         n_rows, n_outputs, n_features = values.shape
         k = min(k, n_features)

@@ -159,6 +159,8 @@ def _replacing(path: Path) -> Iterator[BinaryIO]:
     before = path.stat() if path.exists() else None
     if before is not None and not stat.S_ISREG(before.st_mode):
         raise OSError(f"Cannot save to {str(path)!r}: it exists and is not a file.")
+    if not path.parent.is_dir():
+        raise FileNotFoundError(f"Cannot save to {str(path)!r}: there is no folder {str(path.parent)!r}.")
     # Not tempfile's: those are readable by their owner only, whatever the umask says.
     unfinished = path.parent / f".{secrets.token_hex(8)}.tmp"
     try:
