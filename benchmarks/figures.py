@@ -44,15 +44,16 @@ def paper_figure(reports: list[Report], path: Path) -> None:
     from matplotlib import colormaps
     from matplotlib.figure import Figure
 
-    both = {data: speed_ups(reports, data) for data in ("adult", "conductor")}
-    labels = list(dict.fromkeys(label for curves in both.values() for label in curves))
-    figure = Figure(figsize=(11, 5), layout="constrained")
+    measured = {data: curves for data in ("adult", "conductor") if (curves := speed_ups(reports, data))}
+    labels = list(dict.fromkeys(label for curves in measured.values() for label in curves))
+    figure = Figure(figsize=(4 + 3.5 * len(measured), 5), layout="constrained")
     lines = {}
-    for axes, (data, curves) in zip(figure.subplots(1, 2, sharey=True), both.items(), strict=True):
+    pictures = figure.subplots(1, len(measured), sharey=True, squeeze=False)[0]
+    for axes, (data, curves) in zip(pictures, measured.items(), strict=True):
         for label, curve in curves.items():
             depths = sorted(curve)
             means, spreads = zip(*(curve[depth] for depth in depths), strict=True)
-            color = colormaps["tab20"](labels.index(label))  # the same in both pictures
+            color = colormaps["tab20"](labels.index(label))  # the same in all pictures
             lines[label] = axes.errorbar(
                 depths, means, spreads, marker="o", markersize=3, capsize=2, color=color
             )
