@@ -5,7 +5,6 @@
 #include "engine.hpp"
 
 #include <algorithm>
-#include <cstdlib>
 #include <vector>
 
 namespace linear_treeshap {

@@ -2,6 +2,7 @@
 // to break after a fork or to clash with another library's thread pool.
 #pragma once
 
+#include <algorithm>
 #include <atomic>
 #include <chrono>
 #include <cstddef>
@@ -27,7 +28,6 @@ class Control {
         if (is_caller && Clock::now() >= next_poll_) poll_now(done);
         return !stopped_.load(std::memory_order_relaxed);
     }
-    void poll_now() { poll_now(done_.load(std::memory_order_relaxed)); }
     void stop() { stopped_ = true; }
     bool stopped() const { return stopped_; }
 
