@@ -31,13 +31,16 @@ std::size_t round_to_blocks(std::size_t n_rows) { return std::max<std::size_t>(1
 
 Engine::Engine(const EnsembleView& ensemble, const Kernel& kernel) : program_(compile(ensemble)), kernel_(kernel) {
     if (program_.expansion_size * sizeof(double) > kMaxCachedBytes) return;
-    double* const constants = constants_.reserve(program_.expansion_size);
+    double* const expanded = expanded_.reserve(program_.expansion_size);
     for (const auto& chunk : program_.chunks)
-        for (const auto& tree : chunk.trees) kernel_.expand(program_, chunk, tree, constants + tree.expansion_begin);
+        for (const auto& tree : chunk.trees) {
+            kernel_.expand(program_, chunk, tree, expanded + tree.expansion_begin);
+            one_row_.push_back(for_one_row(tree, chunk.n_outputs, expanded + tree.expansion_begin));
+        }
 }
 
 std::size_t Engine::rows_per_task(std::size_t n_rows, int n_threads) const {
-    const bool is_cached = constants_.data() != nullptr;
+    const bool is_cached = expanded_.data() != nullptr;
     std::size_t bytes_per_row = 1, most_leaves = 1;
     for (const auto& chunk : program_.chunks) {
         bytes_per_row = std::max(bytes_per_row, 8 * (chunk.columns.size() +
@@ -82,7 +85,7 @@ void Engine::explain(const RowsView& rows, std::span<Value> values, int n_thread
     };
     const auto explain_chunk = [&](const Part& part, std::size_t c, double* to, bool is_caller) {
         static thread_local Workspace workspace;
-        kernel_.explain(program_, program_.chunks[c], part.rows, constants_.data(), workspace, to);
+        kernel_.explain(program_, program_.chunks[c], part.rows, {expanded_.data(), one_row_.data()}, workspace, to);
         return control.advance(program_.chunks[c].n_leaves * part.rows.n_rows, is_caller);
     };
 

@@ -1,8 +1,9 @@
 // A compiled model, ready to explain rows: the program, the kernel chosen for this machine, and, for
-// small models, every tree's constants kept expanded so that a single row is quick.
+// small models, every tree's constants kept expanded so that a few rows are quick.
 #pragma once
 
 #include <span>
+#include <vector>
 
 #include "kernel.hpp"
 #include "parallel.hpp"
@@ -25,7 +26,8 @@ class Engine {
 
     Program program_;
     const Kernel& kernel_;
-    Buffer<double> constants_;
+    Buffer<double> expanded_;
+    std::vector<OneRowTree> one_row_;
 };
 
 }  // namespace linear_treeshap

@@ -16,6 +16,7 @@
 
 #include "conditions.hpp"
 #include "expansion.hpp"
+#include "row_walk.hpp"
 #include "simd.hpp"
 
 namespace linear_treeshap::LTS_ISA {
@@ -356,7 +357,7 @@ void add_to_values(const Program& program, const Chunk& chunk, const double* phi
 }
 
 template <int V, class Number>
-void explain_rows(const Program& program, const Chunk& chunk, const RowsView& rows, const double* constants,
+void explain_rows(const Program& program, const Chunk& chunk, const RowsView& rows, const Constants& constants,
                   Workspace& work, double* values) {
     const std::size_t n_blocks = (rows.n_rows + kBlockRows - 1) / kBlockRows;
     const std::size_t x_numbers = chunk.columns.size() * kBlockRows;
@@ -377,7 +378,7 @@ void explain_rows(const Program& program, const Chunk& chunk, const RowsView& ro
 
     // Constants are the kept ones, or made here, a tile at a time, for all rows at hand.
     const auto constants_at = [&](const Tree& tree, std::size_t begin, const auto& make) -> const double* {
-        if (constants != nullptr) return constants + tree.expansion_begin + begin;
+        if (constants.expanded != nullptr) return constants.expanded + tree.expansion_begin + begin;
         double* const made = work.expansion.reserve(chunk.max_expansion);
         make(made);
         return made;
@@ -408,17 +409,20 @@ void explain_rows(const Program& program, const Chunk& chunk, const RowsView& ro
         add_to_values<V>(program, chunk, phi + b * phi_doubles, rows_of(b), values + b * kBlockRows * row_doubles);
 }
 
-void explain(const Program& program, const Chunk& chunk, const RowsView& rows, const double* constants, Workspace& work,
-             double* values) {
-    const auto run = [&]<int V>() {
-        if (program.is_float32) {
-            explain_rows<V, float>(program, chunk, rows, constants, work, values);
-        } else {
-            explain_rows<V, double>(program, chunk, rows, constants, work, values);
-        }
-    };
-    // A lane's arithmetic does not depend on its neighbours, so both give the same bits.
-    rows.n_rows <= kLanes ? run.template operator()<1>() : run.template operator()<kVectors>();
+template <class Number>
+void explain_numbers(const Program& program, const Chunk& chunk, const RowsView& rows, const Constants& constants,
+                     Workspace& work, double* values) {
+    // A row's arithmetic does not depend on its neighbours, so all of these give the same bits.
+    if (rows.n_rows == 1 && constants.one_row != nullptr)
+        return explain_row(program, chunk, static_cast<const Number*>(rows.data), constants, work, values);
+    rows.n_rows <= kLanes ? explain_rows<1, Number>(program, chunk, rows, constants, work, values)
+                          : explain_rows<kVectors, Number>(program, chunk, rows, constants, work, values);
+}
+
+void explain(const Program& program, const Chunk& chunk, const RowsView& rows, const Constants& constants,
+             Workspace& work, double* values) {
+    program.is_float32 ? explain_numbers<float>(program, chunk, rows, constants, work, values)
+                       : explain_numbers<double>(program, chunk, rows, constants, work, values);
 }
 
 // Whether this machine has what this file was compiled for (x86-64-v4, x86-64-v3, or any).

@@ -9,6 +9,7 @@
 #include <span>
 #include <string_view>
 
+#include "one_row.hpp"
 #include "program.hpp"
 
 namespace linear_treeshap {
@@ -45,12 +46,18 @@ struct Workspace {
     Buffer<double> stack;             // C and H of each level
     Buffer<double> expansion;         // constants of the tree at hand
     Buffer<std::uint64_t> satisfied;  // [edge] a bit per row
-    Buffer<std::uint8_t> states;      // [treelet][row]
+    Buffer<std::uint8_t> states;      // [treelet][row]; of one row, what it satisfies
 };
 
 struct RowsView {
     const void* data;  // (n_rows, n_columns) row-major, float or double as Program::is_float32 says
     std::size_t n_rows;
+};
+
+// The constants of all trees, where they are kept; null, and they are expanded by whoever needs them.
+struct Constants {
+    const double* expanded;
+    const OneRowTree* one_row;  // of all trees, in order
 };
 
 struct Kernel {
@@ -59,8 +66,7 @@ struct Kernel {
     // Precomputes a tree's constants; `out` has room for expansion_size(tree) doubles.
     void (*expand)(const Program&, const Chunk&, const Tree&, double* out);
     // Adds the values that a chunk of trees gives to some rows to values[row][player][output].
-    // `constants` are the expanded constants of all trees, or null to expand them here.
-    void (*explain)(const Program&, const Chunk&, const RowsView&, const double* constants, Workspace&, double* values);
+    void (*explain)(const Program&, const Chunk&, const RowsView&, const Constants&, Workspace&, double* values);
 };
 
 // All kernels of this build, the best first.

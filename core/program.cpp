@@ -359,9 +359,11 @@ Program compile(const EnsembleView& e) {
 
     const auto most_outputs = static_cast<std::int32_t>(std::clamp<std::size_t>(
         kMaxChunkSlots / static_cast<std::size_t>(std::max(1, e.n_players)), 1, std::size_t{kMaxChunkOutputs}));
+    std::size_t n_trees = 0;
     for (std::int32_t value = 0; value < e.width; value += most_outputs) {
         for (std::size_t next = 0; next < order.size();) {
             Chunk chunk;
+            chunk.first_tree = n_trees;
             chunk.output = output_of(order[next]) + value;
             chunk.n_outputs = std::min(most_outputs, e.width - value);
             Numbering columns{{}, chunk.columns};
@@ -371,6 +373,7 @@ Program compile(const EnsembleView& e) {
                 // A tree that is a single leaf says nothing of any player.
                 if (!tree.splits.empty()) add(std::move(tree), chunk, program);
             }
+            n_trees += chunk.trees.size();
             if (!chunk.trees.empty()) program.chunks.push_back(std::move(chunk));
         }
     }

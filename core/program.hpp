@@ -103,6 +103,7 @@ struct Tree {
 
 struct Chunk {
     std::vector<Tree> trees;
+    std::size_t first_tree = 0;         // how many trees the chunks before this one have
     std::vector<std::int32_t> columns;  // chunk's numbering → model's
     std::vector<std::int32_t> players;  // chunk's numbering → model's
     std::int32_t output = 0;            // first output

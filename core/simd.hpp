@@ -13,6 +13,8 @@
 #include <immintrin.h>
 #endif
 
+#include "one_row.hpp"
+
 namespace linear_treeshap::LTS_ISA {
 
 #if defined(__AVX512F__)
@@ -255,6 +257,52 @@ inline std::uint64_t at_most(const Number* x, Number threshold, bool missing_lef
 }
 #endif
 
+#endif
+
+// Four doubles, whatever the width of the machine: what one row computes with.
+#if defined(__AVX2__)
+struct Quad {
+    __m256d v;
+};
+inline Quad load(const Four& from) { return {_mm256_load_pd(from.lane)}; }
+inline void store(Four& to, Quad a) { _mm256_store_pd(to.lane, a.v); }
+inline Quad spread(double x) { return {_mm256_set1_pd(x)}; }
+template <int kLane>
+inline Quad spread(Quad a) {
+    return {_mm256_permute4x64_pd(a.v, kLane * 0b01010101)};
+}
+template <int kLane>
+inline double lane(Quad a) {
+    return a.v[kLane];
+}
+inline Quad operator*(Quad a, Quad b) { return {_mm256_mul_pd(a.v, b.v)}; }
+inline Quad operator+(Quad a, Quad b) { return {_mm256_add_pd(a.v, b.v)}; }
+inline Quad fma(Quad a, Quad b, Quad c) { return {_mm256_fmadd_pd(a.v, b.v, c.v)}; }
+inline double fma(double a, double b, double c) { return __builtin_fma(a, b, c); }
+#else
+struct Quad {
+    Vec half[2];
+};
+inline Quad load(const Four& from) { return {{load(from.lane), load(from.lane + 2)}}; }
+inline void store(Four& to, Quad a) {
+    store(to.lane, a.half[0]);
+    store(to.lane + 2, a.half[1]);
+}
+inline Quad spread(double x) { return {{broadcast(x), broadcast(x)}}; }
+template <int kLane>
+inline double lane(Quad a) {
+    return a.half[kLane / 2].v[kLane % 2];
+}
+template <int kLane>
+inline Quad spread(Quad a) {
+    return spread(lane<kLane>(a));
+}
+inline Quad operator*(Quad a, Quad b) { return {{a.half[0] * b.half[0], a.half[1] * b.half[1]}}; }
+inline Quad operator+(Quad a, Quad b) { return {{a.half[0] + b.half[0], a.half[1] + b.half[1]}}; }
+inline Quad fma(Quad a, Quad b, Quad c) {
+    return {{fma(a.half[0], b.half[0], c.half[0]), fma(a.half[1], b.half[1], c.half[1])}};
+}
+inline double fma(double a, double b, double c) { return a * b + c; }
 #endif
 
 }  // namespace linear_treeshap::LTS_ISA

@@ -176,6 +176,23 @@ def test_errors_do_not_grow_with_the_number_of_trees() -> None:
     assert np.abs(explain(ensemble, rows) - exact(ensemble, rows)).max() <= 1e-13 * scale / 100
 
 
+@pytest.mark.parametrize("kernel", KERNELS)
+@pytest.mark.parametrize("setting", SETTINGS)
+def test_one_row_has_the_bits_it_has_among_many(setting: str, kernel: str) -> None:
+    """A single row is walked by a kernel of its own, which sums in the same order."""
+    rng = np.random.default_rng(7)
+    larger = {"n_features": 9, "n_trees": 20, "max_depth": 12, "max_leaves": 80}
+    ensembles = [random_ensemble(rng, **{**larger, **SETTINGS[setting]})]
+    ensembles.append(symmetric_tree(rng, 7, 7))
+    for ensemble in ensembles:
+        with np.errstate(over="ignore"):  # beyond float32 is infinity
+            rows = random_rows(rng, ensemble, 20).astype(ensemble.row_format.numpy_dtype)
+        together = explain(ensemble, rows, kernel)
+        for i, row in enumerate(rows):
+            alone = explain(ensemble, row[None], kernel)[0]
+            assert alone.tobytes() == together[i].tobytes(), f"row {i}"
+
+
 def test_symmetric_trees_become_tables() -> None:
     """Trees with few distinct conditions take another road; it must lead to the same place."""
     rng = np.random.default_rng(5)
