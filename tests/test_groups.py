@@ -136,5 +136,5 @@ def test_names_of_columns_need_a_model_that_knows_them() -> None:
 
 def test_columns_that_share_a_name_are_given_by_position() -> None:
     assert group_columns({"b": [0, 1]}, ("a", "a")).names == ("b",)
-    with pytest.raises(InputError, match="Several columns are called 'a'. Give them by position"):
+    with pytest.raises(InputError, match=r"Several columns are called 'a'\. Give them by position"):
         group_columns({"b": ["a"]}, ("a", "a"))

@@ -16,7 +16,7 @@ import numpy.typing as npt
 
 from .errors import InputError
 
-__all__ = ["Players", "group_columns"]
+__all__ = ["Players", "group_columns", "players_of_groups"]
 
 Int32 = npt.NDArray[np.int32]
 
@@ -43,6 +43,8 @@ class Players:
     column_names: tuple[str, ...]  # (n_columns,)
     #: Players known to be one-hot: in a row, at most one of their columns is 1 and the others are 0.
     onehot: frozenset[int] = frozenset()
+    #: Were the one-hot players found by name? Rows are checked then.
+    is_guess: bool = False
     #: Why values are not given to what one would expect; empty if they are.
     note: str = ""
 
@@ -51,12 +53,13 @@ class Players:
         of_column.setflags(write=False)
         object.__setattr__(self, "of_column", of_column)
         assert len(self.column_names) == len(of_column)
-        assert of_column.size == 0 or (of_column.min() >= 0 and of_column.max() < len(self.names))
+        assert np.all((of_column >= 0) & (of_column < len(self.names)))
 
     @classmethod
     def each(cls, column_names: Sequence[str], note: str = "") -> Players:
         """Every column is a player of its own."""
-        return cls(np.arange(len(column_names)), tuple(column_names), tuple(column_names), note=note)
+        own = np.arange(len(column_names), dtype=np.int32)
+        return cls(own, tuple(column_names), tuple(column_names), note=note)
 
     @property
     def n_players(self) -> int:
@@ -127,7 +130,8 @@ def players_of_groups(
 ) -> Players:
     """Players in the order of their first columns, from the group of each column that is in one."""
     player_of_group: dict[str, int] = {}
-    of_column, names = [], []
+    of_column: list[int] = []
+    names: list[str] = []
     for column, column_name in enumerate(column_names):
         group = group_of.get(column)
         if group is None or group not in player_of_group:
