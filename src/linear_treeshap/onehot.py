@@ -20,8 +20,9 @@ from .players import Players, players_of_groups
 
 __all__ = ["category_labels", "check_rows", "find_families", "with_onehot"]
 
-#: XGBoost puts bounds this far around the numbers it has seen, to tell them from missing ones.
-_BELOW, _ABOVE = -0.1, 2.1
+#: Where XGBoost splits a column that holds only ones, below and above them, to tell them from missing ones:
+#: a rounding step, 1e-5 or 1e-6, off these.
+_BELOW_ONES, _ABOVE_ONES = 0.0, 2.0
 
 
 def find_families(names: Sequence[str], ensemble: TreeEnsemble) -> Players:
@@ -115,8 +116,8 @@ def _can_be_zero_or_one(ensemble: TreeEnsemble) -> npt.NDArray[np.bool_]:
     threshold, missing_left = ensemble.threshold, ensemble.missing_left
     between = (threshold >= 0) & (threshold < 1)
     # Or a split that tells missing from known numbers: zeros that were left out of a sparse matrix.
-    above = (threshold >= 1) & (threshold < _ABOVE) & ~missing_left
-    below = (threshold < 0) & (threshold > _BELOW) & missing_left
+    above = (threshold > _ABOVE_ONES) & (threshold < _ABOVE_ONES + 1e-4) & ~missing_left
+    below = (threshold < _BELOW_ONES) & (threshold > _BELOW_ONES - 1e-4) & missing_left
     fits = (between | above | below) & (ensemble.category_set < 0)
     can_be = np.ones(ensemble.n_features, dtype=np.bool_)
     can_be[ensemble.feature[~ensemble.is_leaf & ~fits]] = False

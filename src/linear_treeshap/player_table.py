@@ -63,8 +63,8 @@ def _shown(players: Players, player: int, columns: Sequence[Array], n_rows: int)
     shown[:] = np.array([*labels, _NONE], dtype=object)[
         np.where(is_one.any(axis=1), is_one.argmax(axis=1), len(labels))
     ]
-    # Whatever is not one-hot after all is told in full.
-    odd = (is_one.sum(axis=1) > 1) | ~(is_one | (block == 0)).all(axis=1)
+    # Whatever is not one-hot after all is told in full. A zero left out of a sparse matrix is missing.
+    odd = (is_one.sum(axis=1) > 1) | ~(is_one | (block == 0) | np.isnan(block)).all(axis=1)
     if odd.any():
         shown[odd] = _as_text(labels, [column[odd] for column in columns])
     return shown

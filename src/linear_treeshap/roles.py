@@ -112,7 +112,7 @@ def _behind_transformer(transformer: Any, columns: tuple[str, ...]) -> Players:
     mixed = _mixed(origins, raw.of_column)
     if mixed is not None:
         raise InputError(
-            f"The {name} given as groups makes {_title(mixed, columns)} of several raw columns "
+            f"The {name} given as groups makes column {columns[mixed]!r} of several raw columns "
             f"({_raw_titles(mixed, origins)}), so it has no player. Pass a dictionary of group → columns."
         )
     return _composed(origins, raw, columns)
