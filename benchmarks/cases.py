@@ -3,12 +3,14 @@
 from __future__ import annotations
 
 from collections.abc import Callable
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from functools import partial
 from typing import Any
 
 import numpy as np
 import numpy.typing as npt
+
+from linear_treeshap.importers import import_model
 
 from . import data
 
@@ -87,6 +89,20 @@ def big_forest() -> Problem:
     return Problem(model, data.generated(100, seed=1).X, train.source)
 
 
+def adult_in_groups() -> Problem:
+    """108 columns, 102 of them one-hot, of 14 attributes; the names come along with the trees."""
+    import xgboost as xgb
+
+    adult = data.adult_attributes()
+    if not adult.names:
+        raise RuntimeError(adult.source)
+    train, test = _split(adult, 16_281)
+    settings = {"objective": "binary:logistic", "max_depth": 6, "nthread": 1, "seed": 0}
+    model = import_model(xgb.train(settings, xgb.DMatrix(adult.X[train], adult.y[train]), 100))
+    named = replace(model, row_format=replace(model.row_format, feature_names=adult.names))
+    return Problem(named, adult.X[test], adult.source)
+
+
 def single_tree(load: Callable[[], data.Data], n_test: int, depth: int) -> Problem:
     """The paper's models: one regression tree for each depth."""
     from sklearn.tree import DecisionTreeRegressor
@@ -145,6 +161,12 @@ _ALL = (
         "other instruction sets, 100 trees of depth 6",
         partial(xgboost, 100, 6),
         ("ours-avx2", "ours-baseline"),
+    ),
+    Case(
+        "groups-adult",
+        "adult in its 14 attributes, 100 trees of depth 6",
+        adult_in_groups,
+        ("ours-groups",),
     ),
     Case("big-forest", "extra trees, 200 trees of 20,000 leaves", big_forest, ("shap", "shapiq")),
     *_paper_cases("adult", data.adult, 16_281),

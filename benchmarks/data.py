@@ -16,7 +16,7 @@ from typing import Any
 import numpy as np
 import numpy.typing as npt
 
-__all__ = ["DATA_VARIABLE", "Data", "adult", "generated", "superconductor"]
+__all__ = ["DATA_VARIABLE", "Data", "adult", "adult_attributes", "generated", "superconductor"]
 
 DATA_VARIABLE = "LINEAR_TREESHAP_DATA"
 
@@ -26,6 +26,7 @@ class Data:
     X: npt.NDArray[np.float32]  # (n, m)
     y: npt.NDArray[np.float64]  # (n,)
     source: str
+    names: tuple[str, ...] = ()  # of the columns, where they are known
 
 
 def generated(n_rows: int, n_features: int = 80, seed: int = 0) -> Data:
@@ -69,6 +70,22 @@ def adult() -> Data:
     return _load("adult", 1590, read, (48_842, 64))
 
 
+def adult_attributes() -> Data:
+    """The same with all of its 14 attributes, as 108 columns: ``age``, ``workclass=Private`` and so on."""
+
+    def read(frame: Any) -> tuple[Any, Any]:
+        import pandas as pd
+
+        frame = frame.rename(columns={"class": "income"})
+        target = frame["income"].astype(str).str.strip().eq(">50K")
+        frame = frame.drop(columns=["income", "split"], errors="ignore")
+        categories = [name for name in frame.columns if frame[name].dtype.kind not in "iuf"]
+        frame[categories] = frame[categories].astype(object).fillna("?")
+        return pd.get_dummies(frame, columns=categories, prefix_sep="="), target
+
+    return _load("adult", 1590, read, (48_842, 108))
+
+
 def _load(name: str, openml_id: int, read: Callable[[Any], tuple[Any, Any]], shape: tuple[int, int]) -> Data:
     """Read or fetch the data set; generate one of the same shape where there is no network."""
     import pandas as pd
@@ -87,4 +104,4 @@ def _load(name: str, openml_id: int, read: Callable[[Any], tuple[Any, Any]], sha
             return Data(made.X, made.y, note)
         source = f"OpenML {openml_id} ({name})"
     X, y = read(frame)
-    return Data(X.to_numpy(dtype=np.float32), y.to_numpy(dtype=np.float64), source)
+    return Data(X.to_numpy(dtype=np.float32), y.to_numpy(dtype=np.float64), source, tuple(X.columns))

@@ -34,6 +34,8 @@ class Peer:
     #: Time is not in proportion to the rows, so that a measurement with fewer of them would slander it:
     #: all of them, if need be only once.
     all_rows: ClassVar[bool] = False
+    #: Values are given to columns, so that they can be compared with ours one by one.
+    is_in_columns: ClassVar[bool] = True
 
     def __init__(self, model: Any, ensemble: TreeEnsemble) -> None:
         raise NotImplementedError
@@ -47,6 +49,7 @@ class Ours(Peer):
     all_rows = True
     n_jobs: ClassVar[int] = 1
     kernel: ClassVar[str] = ""  # the best one
+    groups: ClassVar[str | None] = None
 
     def __init__(self, model: Any, ensemble: TreeEnsemble) -> None:
         from linear_treeshap import TreeExplainer
@@ -55,7 +58,7 @@ class Ours(Peer):
         if available_cpus() < self.n_jobs:
             raise RuntimeError(f"needs {self.n_jobs} CPUs, this process may use {available_cpus()}")
         with patch.dict(os.environ, {KERNEL_VARIABLE: self.kernel} if self.kernel else {}):
-            self.explainer = TreeExplainer(model, n_jobs=self.n_jobs)
+            self.explainer = TreeExplainer(model, groups=self.groups, n_jobs=self.n_jobs)
 
     def __call__(self, rows: Rows) -> Values:
         return self.explainer.shap_values(rows, check_additivity=False)
@@ -63,6 +66,13 @@ class Ours(Peer):
 
 class OursOnATenth(Ours):
     """The first tenth of the rows: what they cost, beside what all of them cost."""
+
+
+class OursInGroups(Ours):
+    """One-hot columns as one player each; there are no values of these to compare with, but their sums."""
+
+    is_in_columns = False
+    groups = "onehot"
 
 
 class OursWithTwoThreads(Ours):
@@ -254,6 +264,7 @@ def as_dictionary(ensemble: TreeEnsemble) -> dict[str, Any]:
 
 PEERS: dict[str, type[Peer]] = {
     "ours": Ours,
+    "ours-groups": OursInGroups,
     "ours-tenth": OursOnATenth,
     "ours-2-threads": OursWithTwoThreads,
     "ours-avx2": OursWithAvx2,

@@ -22,6 +22,7 @@ __all__ = ["LABELS", "load", "main", "ns_per_leaf_row", "peer_name", "write_tabl
 DOCS = Path(__file__).parent.parent / "docs"
 LABELS = {
     "ours": "linear-treeshap",
+    "ours-groups": "in groups",
     "ours-tenth": "a tenth of the rows",
     "ours-2-threads": "two threads",
     "ours-avx2": "AVX2",

@@ -93,7 +93,7 @@ def compare(problem: Problem, name: str, request: Request) -> Result:
         if not kind.all_rows and affordable > 1:
             checked = rows[: min(affordable, CHECK_ROWS)]
             values = peer(checked)
-        if type(peer) is Ours:
+        if type(peer) is Ours or not peer.is_in_columns:
             errors, tolerance = _additivity_errors(problem, ensemble, checked, values), 1e-4  # float32 sums
         else:
             errors, tolerance = row_errors(values, ours(checked)), kind.tolerance

@@ -183,7 +183,7 @@ def test_other_readers_of_safetensors_agree(path: Path) -> None:
     with safetensors.safe_open(path, framework="numpy") as file:
         metadata = file.metadata()
         arrays = {name: file.get_tensor(name) for name in file.keys()}  # noqa: SIM118
-    assert set(metadata) == {"format", "version", "crc32", "row_format", "output_names"}
+    assert set(metadata) == {"format", "version", "crc32", "row_format", "output_names", "players"}
     assert (metadata["format"], metadata["version"]) == ("linear-treeshap", "1")
     assert json.loads(metadata["output_names"]) == ["no", "yes"]
     fields = {field.name for field in dataclasses.fields(TreeEnsemble)}

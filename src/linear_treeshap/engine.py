@@ -17,6 +17,7 @@ import numpy.typing as npt
 from . import _core
 from .ensemble import TreeEnsemble
 from .errors import InputError
+from .players import Players
 
 __all__ = ["KERNEL_VARIABLE", "Engine", "available_cpus", "kernels", "n_threads"]
 
@@ -25,10 +26,22 @@ KERNEL_VARIABLE = "LINEAR_TREESHAP_KERNEL"
 
 
 class Engine:
-    """A compiled ensemble. ``values`` writes Shapley values of rows that are ready to be read."""
+    """A compiled ensemble. ``values`` writes Shapley values of rows that are ready to be read.
 
-    def __init__(self, ensemble: TreeEnsemble, *, kernel: str | None = None) -> None:
+    ``players`` are those of the ensemble's columns; by default each column is its own.
+    """
+
+    def __init__(
+        self, ensemble: TreeEnsemble, *, players: Players | None = None, kernel: str | None = None
+    ) -> None:
+        if players is not None and len(players.of_column) != ensemble.n_features:
+            raise InputError(
+                f"Players of {len(players.of_column)} columns were given for a model of "
+                f"{ensemble.n_features} columns."
+            )
+        columns = np.arange(ensemble.n_features, dtype=np.int32)
         self.n_features = ensemble.n_features
+        self.n_players = ensemble.n_features if players is None else players.n_players
         self.n_outputs = ensemble.n_outputs
         self.row_dtype = ensemble.row_format.numpy_dtype
         kernel = kernel or os.environ.get(KERNEL_VARIABLE) or None
@@ -50,9 +63,9 @@ class Engine:
             cover_ratio=ensemble.cover_ratio,
             value=ensemble.value,
             tree_output=ensemble.tree_output,
-            player=np.arange(ensemble.n_features, dtype=np.int32),
+            player=columns if players is None else players.of_column,
             n_outputs=ensemble.n_outputs,
-            n_players=ensemble.n_features,
+            n_players=self.n_players,
             is_float32=ensemble.row_format.dtype == "float32",
             kernel=kernel,
         )
@@ -70,7 +83,7 @@ class Engine:
         n_jobs: int | None = None,
         progress: Callable[[float], object] | None = None,
     ) -> None:
-        """Write the values of ``rows`` to ``out``, (n_rows, n_features, n_outputs).
+        """Write the values of ``rows`` to ``out``, (n_rows, n_players, n_outputs).
 
         ``rows`` is C-contiguous and of the ensemble's row type; ``out`` is C-contiguous, float64 or
         float32. Sums are float64 either way.

@@ -20,9 +20,11 @@ from .errors import InputError
 from .explanation import Explanation
 from .given import Given
 from .importers import import_model, raw_prediction
-from .importers.preprocessing import Preprocessing, preprocessing_of
+from .importers.preprocessing import preprocessing_of
 from .model_output import require_raw
+from .players import Players
 from .progress import Progress, report
+from .roles import assign_roles
 
 __all__ = ["TreeExplainer", "explain"]
 
@@ -41,7 +43,8 @@ class TreeExplainer:
     model
         A fitted model of XGBoost, LightGBM, CatBoost, scikit-learn and others, a dictionary of arrays,
         a `TreeEnsemble`, or the path of a model file: see `import_model`. Rows of a scikit-learn pipeline
-        are given raw; the explanation is in terms of the columns that its last step reads.
+        are given raw, and explained in raw columns wherever each transformed column comes from one raw
+        column; ``players`` says what values are given to.
     data
         Background rows. Not supported yet: leave it out for path-dependent values.
     model_output
@@ -52,7 +55,12 @@ class TreeExplainer:
         "tree_path_dependent": a feature that is missing from a coalition sends a row both ways, weighted
         as the training rows were. "auto" is that, unless there is ``data``.
     feature_names
-        Names for the columns of rows that have none; of a pipeline, for the transformed columns.
+        Names for the columns of rows that have none.
+    groups
+        Columns that are one player: a dictionary of group → columns (names or positions), a label for each
+        column, "onehot" for families of one-hot columns found by their names (``city_Rome``, ``city=Rome``),
+        or the fitted transformer that made the model's columns. Other columns are their own players. The
+        values are the exact Shapley values of that game, not sums of the columns' values.
     n_jobs
         Threads, counted as joblib does; None and -1 for all CPUs.
 
@@ -76,7 +84,8 @@ class TreeExplainer:
     -----
     Pickles, copies and saved files hold the trees, not the model they came from: they need neither its
     library nor its size. Their additivity check asks the trees instead of the model. Pickles and copies
-    keep the transformers of a pipeline; a saved file does not, and wants rows that are already transformed.
+    keep the transformers of a pipeline; a saved file does not, and wants rows that are already transformed,
+    which it explains in the same players.
     """
 
     def __init__(
@@ -87,6 +96,7 @@ class TreeExplainer:
         feature_perturbation: Perturbation = "auto",
         feature_names: Sequence[str] | None = None,
         *,
+        groups: Any = None,
         n_jobs: int | None = None,
     ) -> None:
         self.feature_perturbation = _perturbation(feature_perturbation, data)
@@ -98,9 +108,24 @@ class TreeExplainer:
         n_threads(n_jobs)  # an unfit number is refused here rather than at the first call
         self.n_jobs = n_jobs
         self._preprocessing = preprocessing_of(model)
-        self.feature_names = _labels(feature_names, self.ensemble, self._preprocessing)
-        self._engine = Engine(self.ensemble)
+        self._roles = assign_roles(groups, feature_names, self.ensemble, self._preprocessing)
+        self.feature_names = self._roles.names
+        self._engine = self._engine_of(self.ensemble)
         self._scale = additivity.scale_of(self.ensemble)
+
+    @property
+    def players(self) -> Players:
+        """What values are given to: columns of the rows, or groups of them; its ``members`` lists these.
+
+        Examples
+        --------
+        >>> from linear_treeshap import TreeExplainer
+        >>> from sklearn.tree import DecisionTreeRegressor
+        >>> model = DecisionTreeRegressor().fit([[0, 1, 5], [1, 0, 5], [0, 0, 7]], [1, 2, 3])
+        >>> TreeExplainer(model, feature_names=["city_Rome", "city_Oslo", "age"], groups="onehot").players
+        Players(2 players of 3 columns: city (2 columns), age)
+        """
+        return self._roles.of_rows
 
     @property
     def expected_value(self) -> Any:
@@ -123,7 +148,7 @@ class TreeExplainer:
         """
         if interactions:
             self.shap_interaction_values(X)
-        given = Given.of(X, self.ensemble, self._preprocessing)
+        given = Given.of(X, self.ensemble, self._preprocessing, self._roles)
         values = self._values(given, self.ensemble, self._engine, check_additivity)
         base_values = np.broadcast_to(self.ensemble.expected_value, (len(values), self.ensemble.n_outputs))
         names = given.names or self.feature_names
@@ -175,9 +200,9 @@ class TreeExplainer:
         Returns
         -------
         array
-            (n_rows, n_features), or (n_rows, n_features, n_outputs) for several outputs, in the order
-            of the columns of ``X`` (of a pipeline, of the columns that its last step reads); without the
-            first dimension if ``X`` is one row of one dimension.
+            (n_rows, n_players), or (n_rows, n_players, n_outputs) for several outputs: in the order of
+            the columns of ``X`` where columns are players, else in that of ``players``; without the first
+            dimension if ``X`` is one row of one dimension.
 
         Raises
         ------
@@ -187,8 +212,8 @@ class TreeExplainer:
             The values of a row do not add up to the model's prediction.
         """
         ensemble = _first_trees(self.ensemble, tree_limit)
-        engine = self._engine if ensemble is self.ensemble else Engine(ensemble)
-        given = Given.of(X, ensemble, self._preprocessing)
+        engine = self._engine if ensemble is self.ensemble else self._engine_of(ensemble)
+        given = Given.of(X, ensemble, self._preprocessing, self._roles)
         values = self._values(
             given, ensemble, engine, check_additivity, out=out, dtype=dtype, progress=progress
         )
@@ -205,9 +230,9 @@ class TreeExplainer:
         )
 
     def iter_values(self, X: Any, *, n_jobs: int | None = None) -> Iterator[npt.NDArray[np.float64]]:
-        """Values of ``X``, (rows, n_features, n_outputs), slice after slice, each in the same memory.
+        """Values of ``X``, (rows, n_players, n_outputs), slice after slice, each in the same memory.
 
-        For sums over more rows than there is memory for values. Features are in the model's order.
+        For sums over more rows than there is memory for values. They are in the order of ``players``.
 
         Examples
         --------
@@ -219,10 +244,10 @@ class TreeExplainer:
         >>> sum(float(abs(values).sum()) for values in explainer.iter_values(np.zeros((100_000, 1))))
         50000.0
         """
-        given = Given.of(X, self.ensemble, self._preprocessing)
-        shape = (self.ensemble.n_features, self.ensemble.n_outputs)
+        given = Given.of(X, self.ensemble, self._preprocessing, self._roles)
+        shape = (self._engine.n_players, self.ensemble.n_outputs)
         scratch = np.empty((0, *shape))
-        for part in given.slices(numbers_per_row=shape[0] * shape[1]):
+        for part in given.slices(numbers_per_row=max(self.ensemble.n_features, shape[0] * shape[1])):
             block = given.rows[part]
             if len(scratch) < len(block):
                 scratch = np.empty((len(block), *shape))
@@ -231,7 +256,7 @@ class TreeExplainer:
             yield values
 
     def save(self, path: str | os.PathLike[str]) -> None:
-        """Write the trees to a file that `TreeExplainer.load` reads, without the model's library.
+        """Write trees and players to a file that `TreeExplainer.load` reads, without the model's library.
 
         Examples
         --------
@@ -245,32 +270,41 @@ class TreeExplainer:
         ...     TreeExplainer.load(path)
         TreeExplainer(1 tree, 2 leaves, depth 1, 1 feature, 1 output)
         """
-        from .storage import save
+        from .storage import write
 
-        ensemble = self.ensemble
-        if ensemble.feature_names is None and self.feature_names is not None:
-            named = replace(ensemble.row_format, feature_names=self.feature_names)
+        ensemble, players = self.ensemble, self._roles.in_trees
+        if ensemble.feature_names is None and self._roles.tree_names is not None:
+            named = replace(ensemble.row_format, feature_names=self._roles.tree_names)
             ensemble = replace(ensemble, row_format=named)
-        save(ensemble, path)
+        write(path, ensemble, None if players.are_columns else players)
 
     @classmethod
     def load(cls, path: str | os.PathLike[str], *, n_jobs: int | None = None) -> TreeExplainer:
         """Read an explainer that `save` wrote."""
-        from .storage import load
+        from .storage import read
 
-        return cls(load(path), n_jobs=n_jobs)
+        ensemble, players = read(path)
+        return cls(ensemble, groups=players, n_jobs=n_jobs)
 
     def __repr__(self) -> str:
-        return repr(self.ensemble).replace("TreeEnsemble", "TreeExplainer", 1)
+        text = repr(self.ensemble).replace("TreeEnsemble", "TreeExplainer", 1)
+        players = self.players
+        if players.note:
+            return f"{text[:-1]}; {players.note})"
+        is_plain = players.are_columns and not self._roles.is_raw
+        return text if is_plain else f"{text[:-1]}, {players.n_players:,} players)"
 
     def __getstate__(self) -> dict[str, Any]:
         return {**self.__dict__, "model": self.ensemble, "_engine": None}
 
     def __setstate__(self, state: Mapping[str, Any]) -> None:
         self.__dict__.update(state)
-        self._engine = Engine(self.ensemble)
+        self._engine = self._engine_of(self.ensemble)
 
     # -- inside ------------------------------------------------------------------------------------
+
+    def _engine_of(self, ensemble: TreeEnsemble) -> Engine:
+        return Engine(ensemble, players=self._roles.in_trees)
 
     def _values(
         self,
@@ -283,9 +317,9 @@ class TreeExplainer:
         dtype: npt.DTypeLike = "float64",
         progress: Progress = False,
     ) -> npt.NDArray[np.floating]:
-        """(n_rows, n_features, n_outputs) in the order of the user's columns, checked."""
+        """(n_rows, n_players, n_outputs) in the order in which they are shown, checked."""
         tolerance = additivity.tolerance_of(check_additivity)
-        values = _output(given, ensemble, out, dtype)
+        values = _output(given, engine, out, dtype)
         with report(progress) as tell:
             for part in given.slices(numbers_per_row=ensemble.n_features):
                 target = values[part]
@@ -323,7 +357,12 @@ class TreeExplainer:
 
 
 def explain(
-    model: Any, X: Any, *, n_jobs: int | None = None, check_additivity: bool | float = True
+    model: Any,
+    X: Any,
+    *,
+    groups: Any = None,
+    n_jobs: int | None = None,
+    check_additivity: bool | float = True,
 ) -> Explanation:
     """Explain the rows ``X`` of a model, for those who do it once.
 
@@ -336,7 +375,7 @@ def explain(
     array([[-0.5],
            [ 1.5]])
     """
-    return TreeExplainer(model, n_jobs=n_jobs)(X, check_additivity=check_additivity)
+    return TreeExplainer(model, groups=groups, n_jobs=n_jobs)(X, check_additivity=check_additivity)
 
 
 def _share(tell: Callable[[float], object], part: slice, n_rows: int) -> Callable[[float], object]:
@@ -345,15 +384,15 @@ def _share(tell: Callable[[float], object], part: slice, n_rows: int) -> Callabl
 
 
 def _output(
-    given: Given, ensemble: TreeEnsemble, out: npt.NDArray[np.floating] | None, dtype: npt.DTypeLike
+    given: Given, engine: Engine, out: npt.NDArray[np.floating] | None, dtype: npt.DTypeLike
 ) -> npt.NDArray[np.floating]:
     """The array to write to, in three dimensions: the user's own if there is one."""
-    shape = (given.rows.n_rows, ensemble.n_features, ensemble.n_outputs)
+    shape = (given.rows.n_rows, engine.n_players, engine.n_outputs)
     if out is None:
         if dtype not in ("float64", "float32", np.float64, np.float32):
             raise InputError(f"dtype must be 'float64' or 'float32', got {dtype!r}.")
         return np.empty(shape, dtype=dtype)
-    expected: tuple[int, ...] = shape[:2] if ensemble.n_outputs == 1 else shape
+    expected: tuple[int, ...] = shape[:2] if engine.n_outputs == 1 else shape
     expected = expected[1:] if given.is_one_row else expected
     is_array = isinstance(out, np.ndarray) and out.dtype in (np.float64, np.float32)
     if not is_array or out.shape != expected or not (out.flags.c_contiguous and out.flags.writeable):
@@ -384,20 +423,6 @@ def _perturbation(asked: str, data: Any) -> str:
             "'tree_path_dependent' uses the shares of training rows that the trees remember."
         )
     return "tree_path_dependent"
-
-
-def _labels(
-    names: Sequence[str] | None, ensemble: TreeEnsemble, preprocessing: Preprocessing | None
-) -> tuple[str, ...] | None:
-    if names is None:
-        after_steps = None if preprocessing is None else preprocessing.feature_names()
-        return ensemble.feature_names if after_steps is None else after_steps
-    labels = tuple(map(str, names))
-    if len(labels) != ensemble.n_features:
-        raise InputError(
-            f"{len(labels)} feature names were given for a model of {ensemble.n_features} features."
-        )
-    return labels
 
 
 def _expected_value(ensemble: TreeEnsemble) -> Any:

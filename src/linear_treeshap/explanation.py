@@ -7,7 +7,7 @@ and shap's own objects. It never changes.
 from __future__ import annotations
 
 from collections.abc import Iterable, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from functools import cached_property
 from typing import TYPE_CHECKING, Any, Literal
 
@@ -15,6 +15,9 @@ import numpy as np
 import numpy.typing as npt
 
 from .errors import InputError
+from .onehot import with_onehot
+from .player_table import table_of_players
+from .players import Players, group_columns
 from .tables import make_frame, take_columns, take_rows, to_array
 
 if TYPE_CHECKING:
@@ -245,9 +248,48 @@ class Explanation:
         columns["value"] = np.take_along_axis(values, order, axis=-1).reshape(-1)
         return make_frame(columns, like=self.table)
 
+    def sum_groups(self, groups: Any) -> Explanation:
+        """The values of the features of each group added up; features not named stay as they are.
+
+        A sum is not the Shapley value of the group as one player, which `TreeExplainer` computes with
+        ``groups=``; docs/groups.md shows where they differ.
+
+        Parameters
+        ----------
+        groups
+            A dictionary of group → features (names or positions), a label for each feature, or the
+            ``players`` of an explainer.
+
+        Examples
+        --------
+        >>> import numpy as np
+        >>> from linear_treeshap import Explanation
+        >>> e = Explanation(np.array([[0.5, -2.0, 0.25]]), base_values=3.0,
+        ...                 table=np.array([[30, 1, 0]]), feature_names=("age", "city_Rome", "city_Oslo"))
+        >>> summed = e.sum_groups({"city": ["city_Rome", "city_Oslo"]})
+        >>> summed
+        Explanation(1 row, 2 features: city -1.75, age +0.5)
+        >>> summed.data
+        array([[30, 'Rome']], dtype=object)
+        """
+        if "feature" not in self.axes:
+            raise InputError("This explanation is of a single feature: there is nothing to add up.")
+        if isinstance(groups, Players):
+            groups = {name: columns for name, columns in groups.members.items() if len(columns) > 1}
+        players = with_onehot(group_columns(groups, self._feature_names))
+        sums = [self._full[:, columns].sum(axis=1) for columns in players.columns]
+        values = np.stack(sums, axis=1) if sums else self._full
+        kept = tuple(slice(None) if axis in self.axes else 0 for axis in _ALL_AXES)
+        return replace(
+            self,
+            values=values[kept],
+            table=table_of_players(self.table, players),
+            feature_names=players.names,
+        )
+
     def to_shap(self) -> Any:
         """A real ``shap.Explanation``, for shap's plots and whatever else asks for one."""
-        from .plots import require_shap
+        from .plots import require_shap, sortable
 
         shap = require_shap()
         base_values = self.base_values
@@ -256,7 +298,7 @@ class Explanation:
         return shap.Explanation(
             self.values,
             base_values=float(base_values) if is_plain else np.array(base_values),
-            data=self.data,
+            data=sortable(self.data) if "row" in self.axes else self.data,
             feature_names=self._feature_names[0] if single_feature else list(self._feature_names),
             output_names=list(self._output_names) if "output" in self.axes else None,
         )

@@ -18,7 +18,15 @@ from .columns import codes_of_labels, codes_of_numbers, has_labels, numbers_of_o
 from .errors import InputError
 from .row_format import RowFormat
 
-__all__ = ["as_frame", "column_names", "frame_to_array", "is_frame", "is_nameless_series", "match_columns"]
+__all__ = [
+    "as_frame",
+    "column_names",
+    "frame_to_array",
+    "is_frame",
+    "is_nameless_series",
+    "is_numbering",
+    "match_columns",
+]
 
 Array = npt.NDArray[Any]
 
@@ -87,7 +95,7 @@ def match_columns(columns: Sequence[str], row_format: RowFormat) -> list[int]:
         twice = [name for name in position if columns.count(name) > 1]
         raise InputError(f"X has more than one column of the name {_some(twice)}. Rename or drop them.")
     names = row_format.feature_names
-    if names is None or (not set(names) & set(columns) and (_is_numbering(names) or _is_numbering(columns))):
+    if names is None or (not set(names) & set(columns) and (is_numbering(names) or is_numbering(columns))):
         if len(columns) != row_format.n_features:
             raise InputError(
                 f"X has {len(columns)} columns but the model was trained on {row_format.n_features}. "
@@ -123,7 +131,7 @@ def _some(names: Sequence[Any]) -> str:
     return shown if len(names) <= _SHOWN else f"{shown}, … ({len(names)} in all)"
 
 
-def _is_numbering(names: Sequence[str]) -> bool:
+def is_numbering(names: Sequence[str]) -> bool:
     """Are these the names that libraries make up: f0, Column_0, feature_0, 0 and so on?"""
     return all(re.fullmatch(rf"(f|x|Column_|feature_|column_)?{i}", name) for i, name in enumerate(names))
 

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Any
 
 import numpy as np
@@ -11,6 +11,10 @@ import numpy as np
 from .ensemble import TreeEnsemble
 from .frames import column_names, is_frame, match_columns
 from .importers.preprocessing import Preprocessing
+from .onehot import check_rows
+from .player_table import table_of_players
+from .players import Players
+from .roles import Roles
 from .rows import RowFormat, Rows, read_rows
 from .tables import as_table, is_plain_pandas, make_frame, pandas_index, take_columns
 
@@ -24,21 +28,18 @@ _MIN_SLICE_ROWS = 1024
 
 @dataclass(frozen=True)
 class Given:
-    """The user's rows, as a table of the model's columns and as numbers to read.
-
-    The columns are those that the trees read: of a pipeline, those after its transformers.
-    """
+    """The user's rows, as numbers for the trees to read and as a table of the players to show."""
 
     rows: Rows
     raw: Any  # two-dimensional, as it came
-    table: Any  # two-dimensional, columns in the model's order
-    shown: Any  # the same with columns in the user's order, or the numbers of a library's own container
-    order: list[int] | None  # the user's column for each feature; None if they are the same
-    names: tuple[str, ...] | None  # of the user's columns
+    table: Any  # two-dimensional, the columns that the trees read, in the model's order
+    shown: Any  # a column per player, in the order of the values
+    order: list[int] | None  # the place of each player's values, where columns are players; None if as it is
+    names: tuple[str, ...] | None  # of what is shown, if it has any
     is_one_row: bool  # of one dimension
 
     @classmethod
-    def of(cls, X: Any, ensemble: TreeEnsemble, preprocessing: Preprocessing | None = None) -> Given:
+    def of(cls, X: Any, ensemble: TreeEnsemble, preprocessing: Preprocessing | None, roles: Roles) -> Given:
         """Match the columns of ``X`` with the model's; an InputError says what does not fit."""
         raw, is_one_row = as_table(X)
         shown = raw if preprocessing is None else preprocessing.transform(raw)
@@ -52,7 +53,30 @@ class Given:
         rows = read_rows(table[0] if is_one_array else table, ensemble.row_format)
         if names is None and not isinstance(shown, np.ndarray) and not hasattr(shown, "tocsr"):
             shown = rows[0 : rows.n_rows]  # a DMatrix or Pool cannot be cut or shown
-        return cls(rows, raw, table, shown, order, names, is_one_row)
+        given = cls(rows, raw, table, shown, order, names, is_one_row)
+        if roles.is_raw:
+            given = given._in_raw_columns(roles)
+        return given if roles.of_rows.are_columns else given._in_groups(roles.of_rows)
+
+    def _in_raw_columns(self, roles: Roles) -> Given:
+        """As `of` finds it for other models: columns as the user has them, if they are all there."""
+        names, trained = column_names(self.raw), roles.raw_names
+        if names is None or trained is None:
+            return replace(self, shown=self.raw, order=None, names=names)
+        if set(names) != set(trained) or len(names) != len(trained):
+            # A ColumnTransformer does without columns that it drops, and does not mind others.
+            return replace(self, shown=_columns_named(self.raw, names, trained), order=None, names=trained)
+        position = {name: index for index, name in enumerate(names)}
+        order = None if names == trained else [position[name] for name in trained]
+        return replace(self, shown=self.raw, order=order, names=names)
+
+    def _in_groups(self, players: Players) -> Given:
+        """The order and the names of groups are their own, whatever that of the columns."""
+        if players.is_guess:
+            for part in self.slices(numbers_per_row=len(players.of_column)):
+                check_rows(players, self.rows[part], part.start)
+        in_order = self.shown if self.order is None else take_columns(self.shown, self.order)
+        return replace(self, shown=table_of_players(in_order, players), order=None, names=players.names)
 
     @property
     def index(self) -> Any:
@@ -80,3 +104,13 @@ class Given:
         step = max(_MIN_SLICE_ROWS, _SLICE_BYTES // (8 * max(1, numbers_per_row)))
         for start in range(0, self.rows.n_rows, step):
             yield slice(start, min(start + step, self.rows.n_rows))
+
+
+def _columns_named(table: Any, names: Sequence[str], wanted: Sequence[str]) -> Any:
+    """The columns ``wanted`` of a frame; one that it does not have is empty."""
+    import narwhals.stable.v1 as nw
+
+    frame = nw.from_native(table, eager_only=True)
+    empty = [None] * len(frame)
+    columns = {name: frame[:, names.index(name)] if name in names else empty for name in wanted}
+    return make_frame(columns, like=table, index=pandas_index(table))

@@ -96,16 +96,15 @@ def global_importance(model: Any, batches: Any, *, n_jobs: int | None = None) ->
     0  Feature 0  0.833333  0.166667
     """
     explainer = model if isinstance(model, TreeExplainer) else TreeExplainer(model)
-    shape = (explainer.ensemble.n_features, explainer.ensemble.n_outputs)
+    shape = (explainer.players.n_players, explainer.ensemble.n_outputs)
     n_rows, sum_abs, total = 0, np.zeros(shape), np.zeros(shape)
     for batch in _batches(batches):
         for values in explainer.iter_values(batch, n_jobs=n_jobs):
             n_rows += len(values)
             total += values.sum(axis=0)
             sum_abs += np.abs(values, out=values).sum(axis=0)
-    features = explainer.feature_names or tuple(f"Feature {i}" for i in range(shape[0]))
     outputs = explainer.ensemble.output_names or tuple(f"Output {i}" for i in range(shape[1]))
-    return GlobalImportance(n_rows, sum_abs, total, features, outputs)
+    return GlobalImportance(n_rows, sum_abs, total, explainer.players.names, outputs)
 
 
 def _batches(batches: Any) -> Iterator[Any]:

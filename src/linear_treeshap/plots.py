@@ -9,12 +9,14 @@ from dataclasses import dataclass
 from importlib import import_module
 from typing import TYPE_CHECKING, Any
 
+import numpy as np
+
 from .errors import InputError, MissingDependencyError
 
 if TYPE_CHECKING:
     from .explanation import Explanation
 
-__all__ = ["Plots", "require_shap"]
+__all__ = ["Plots", "require_shap", "sortable"]
 
 
 @dataclass(frozen=True)
@@ -79,6 +81,24 @@ class Plots:
         if _missing("matplotlib"):
             raise MissingDependencyError(_hint("matplotlib"))
         return getattr(import_module("shap.plots"), name)(self.explanation.to_shap(), **options)
+
+
+def sortable(data: Any) -> Any:
+    """Rows whose columns can each be sorted, which shap does: among texts, all else becomes text."""
+    if not isinstance(data, np.ndarray) or data.dtype != object:
+        return data
+    columns = [column.tolist() for column in data.reshape(len(data), -1).T]
+    for column in columns:
+        if any(isinstance(value, str) for value in column):
+            column[:] = ["missing" if _is_missing(value) else str(value) for value in column]
+    made = np.empty((len(columns), len(data)), dtype=object)
+    made[:] = columns
+    return made.T.reshape(data.shape)
+
+
+def _is_missing(value: Any) -> bool:
+    # pandas' NA has no truth value to compare.
+    return value is None or type(value).__name__ == "NAType" or bool(value != value)
 
 
 def require_shap() -> Any:

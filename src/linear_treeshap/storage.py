@@ -17,10 +17,11 @@ import numpy as np
 from . import tensor_file
 from .ensemble import TreeEnsemble
 from .errors import FileFormatError, ModelError
+from .players import Players
 from .row_format import Label, RowFormat
 from .tensor_file import REMEDY, from_json, some, to_json
 
-__all__ = ["FORMAT_VERSION", "load", "save"]
+__all__ = ["FORMAT_VERSION", "load", "read", "save", "write"]
 
 #: Raised by one whenever a reader of the version before would misread or refuse a file.
 FORMAT_VERSION = 1
@@ -44,7 +45,7 @@ _LAYOUT = {
     "tree_output": ("I32", 1),
     "missing_left": ("BOOL", 1),
 }
-_TEXTS = {"format", "version", "crc32", "row_format", "output_names"}
+_TEXTS = {"format", "version", "crc32", "row_format", "output_names", "players"}
 
 #: Python refuses to read longer whole numbers (older releases do so very slowly).
 _MAX_DIGITS = 4300
@@ -74,31 +75,43 @@ def save(ensemble: TreeEnsemble, path: str | os.PathLike[str]) -> None:
         raise ModelError(
             f"save writes a TreeEnsemble, got {type(ensemble).__name__}. Use import_model(model) to make one."
         )
+    write(path, ensemble, None)
+
+
+def write(path: str | os.PathLike[str], ensemble: TreeEnsemble, players: Players | None) -> None:
+    """As `save`, with the players of an explainer if its columns are not its players."""
     texts = {
         "format": _FORMAT,
         "version": str(FORMAT_VERSION),
         "row_format": to_json(_plain_row_format(ensemble.row_format)),
         "output_names": to_json(ensemble.output_names),
+        "players": to_json(None if players is None else _plain_players(players)),
     }
     arrays = {name: getattr(ensemble, name) for name in _LAYOUT}
     tensor_file.write(Path(path), _LAYOUT, arrays, texts)
 
 
 def load(path: str | os.PathLike[str]) -> TreeEnsemble:
-    """Read an ensemble that `save` wrote.
+    """Read an ensemble that `save` wrote; groups that an explainer saved beside it are left in the file.
 
     Raises
     ------
     FileFormatError
         The file is missing, damaged, not one of ours, or written by a newer version of this library.
     """
+    return read(path)[0]
+
+
+def read(path: str | os.PathLike[str]) -> tuple[TreeEnsemble, Players | None]:
+    """As `load`, with the players of an explainer if its columns are not its players."""
     try:
         arrays, texts = tensor_file.read(Path(path), _LAYOUT, _checked_texts)
-        return TreeEnsemble(
+        ensemble = TreeEnsemble(
             **arrays,
             row_format=_row_format(from_json(texts["row_format"], "row_format")),
             output_names=_names(from_json(texts["output_names"], "output_names"), "output_names"),
         )
+        return ensemble, _players(from_json(texts["players"], "players"), ensemble)
     except (FileFormatError, ModelError) as error:
         raise FileFormatError(f"Cannot read {str(path)!r}: {error}") from error
 
@@ -124,6 +137,16 @@ def _plain_row_format(row_format: RowFormat) -> dict[str, Any]:
         for feature, numbers in sorted(row_format.hashes.items())
     }
     return plain
+
+
+def _plain_players(players: Players) -> dict[str, Any]:
+    """Players in the types of JSON; the names of columns are in the row format."""
+    return {
+        "of_column": players.of_column.tolist(),
+        "names": list(players.names),
+        "onehot": sorted(players.onehot),
+        "is_guess": players.is_guess,
+    }
 
 
 def _label_text(label: Label) -> str:
@@ -191,6 +214,29 @@ def _row_format(plain: Any) -> RowFormat:
             for feature, numbers in plain["hashes"].items()
         },
         numbers_are_codes=plain["numbers_are_codes"],
+    )
+
+
+def _players(plain: Any, ensemble: TreeEnsemble) -> Players | None:
+    """The players that `_plain_players` wrote."""
+    if plain is None:
+        return None
+    expected = {"of_column", "names", "onehot", "is_guess"}
+    if not isinstance(plain, dict) or set(plain) != expected or not isinstance(plain["is_guess"], bool):
+        raise FileFormatError(f"players must have {some(expected)}, got {some(plain)}. {REMEDY}")
+    names = _names(plain["names"], "names of players") or ()
+    for key in ("of_column", "onehot"):
+        if any(player >= len(names) for player in _features(plain[key], key)):
+            raise FileFormatError(f"{key} must name one of the {len(names)} players. {REMEDY}")
+    if len(plain["of_column"]) != ensemble.n_features:
+        raise FileFormatError(f"players must have an entry for each of the {ensemble.n_features} columns.")
+    columns = ensemble.feature_names or tuple(f"Feature {i}" for i in range(ensemble.n_features))
+    return Players(
+        np.array(plain["of_column"], dtype=np.int32),
+        names,
+        columns,
+        onehot=frozenset(plain["onehot"]),
+        is_guess=plain["is_guess"],
     )
 
 
