@@ -5,11 +5,16 @@
 #include <nanobind/ndarray.h>
 #include <nanobind/stl/optional.h>
 #include <nanobind/stl/string.h>
+#include <nanobind/stl/tuple.h>
 #include <nanobind/stl/unique_ptr.h>
 #include <nanobind/stl/vector.h>
 
+#include <algorithm>
+#include <memory>
 #include <optional>
 #include <string>
+#include <tuple>
+#include <vector>
 
 #include "engine.hpp"
 
@@ -35,6 +40,32 @@ const Kernel& kernel_named(const std::optional<std::string>& name) {
     for (const Kernel* kernel : kernels())
         if (kernel->is_supported() && (!name || kernel->name == *name)) return *kernel;
     throw nb::value_error(("this machine has no kernel named '" + *name + "'").c_str());
+}
+
+using Numbers = nb::ndarray<nb::numpy, double, nb::ndim<1>, nb::c_contig, nb::device::cpu>;
+
+// A NumPy array with memory of its own.
+Numbers array_of(const std::vector<double>& numbers) {
+    auto copy = std::make_unique<double[]>(numbers.size());
+    std::copy(numbers.begin(), numbers.end(), copy.get());
+    double* const data = copy.release();
+    const nb::capsule owner(data, [](void* p) noexcept { delete[] static_cast<double*>(p); });
+    return Numbers(data, {numbers.size()}, owner);
+}
+
+// A Python function as a source of rules: of the number of players on a path, to (points, 1 - points, weights).
+RuleFor rule_for(const nb::callable& rule) {
+    return [&rule](int n_players) {
+        const nb::gil_scoped_acquire gil;
+        const auto [point, absent, weight] =
+            nb::cast<std::tuple<Array<double>, Array<double>, Array<double>>>(rule(n_players));
+        if (point.size() == 0 || absent.size() != point.size() || weight.size() != point.size())
+            throw nb::value_error("a rule needs points, and as many weights");
+        const auto numbers = [](const Array<double>& a) { return std::vector<double>(a.data(), a.data() + a.size()); };
+        Rule out{numbers(point), numbers(absent), numbers(weight), {}};
+        for (std::size_t k = 0; k < point.size(); ++k) out.weight_per_absent.push_back(out.weight[k] / out.absent[k]);
+        return out;
+    };
 }
 
 template <class Number, class Value>
@@ -65,6 +96,14 @@ NB_MODULE(_core, m) {
         return names;
     });
 
+    m.def(
+        "gauss_legendre",
+        [](int n_points) {
+            const Rule rule = gauss_legendre(n_points);
+            return std::tuple(array_of(rule.point), array_of(rule.absent), array_of(rule.weight));
+        },
+        "n_points"_a);
+
     nb::class_<Engine>(m, "Engine")
         .def("explain", &explain<float, double>, "rows"_a, "out"_a, nb::kw_only(), "n_threads"_a, "progress"_a.none())
         .def("explain", &explain<double, double>, "rows"_a, "out"_a, nb::kw_only(), "n_threads"_a, "progress"_a.none())
@@ -79,7 +118,8 @@ NB_MODULE(_core, m) {
            const Array<std::int32_t>& category_set, const Array<std::int64_t>& category_offsets,
            const Array<std::int32_t>& category_codes, const Array<double>& cover_ratio, const Matrix<double>& value,
            const Array<std::int32_t>& tree_output, const Array<std::int32_t>& player, std::int32_t n_outputs,
-           std::int32_t n_players, bool is_float32, const std::optional<std::string>& kernel) {
+           std::int32_t n_players, bool is_float32, const nb::callable& rule,
+           const std::optional<std::string>& kernel) {
             const EnsembleView view{span(tree_offsets),
                                     span(left),
                                     span(right),
@@ -98,11 +138,11 @@ NB_MODULE(_core, m) {
                                     n_players,
                                     is_float32};
             const nb::gil_scoped_release no_gil;
-            return std::make_unique<Engine>(view, kernel_named(kernel));
+            return std::make_unique<Engine>(view, rule_for(rule), kernel_named(kernel));
         },
         nb::kw_only(), "tree_offsets"_a, "left"_a, "right"_a, "feature"_a, "threshold"_a, "missing_left"_a,
         "category_set"_a, "category_offsets"_a, "category_codes"_a, "cover_ratio"_a, "value"_a, "tree_output"_a,
-        "player"_a, "n_outputs"_a, "n_players"_a, "is_float32"_a, "kernel"_a.none());
+        "player"_a, "n_outputs"_a, "n_players"_a, "is_float32"_a, "rule"_a, "kernel"_a.none());
 }
 
 }  // namespace linear_treeshap
