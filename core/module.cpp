@@ -17,6 +17,7 @@
 #include <vector>
 
 #include "engine.hpp"
+#include "interactions.hpp"
 
 namespace nb = nanobind;
 using namespace nb::literals;
@@ -30,6 +31,10 @@ template <class T>
 using Matrix = nb::ndarray<const T, nb::ndim<2>, nb::c_contig, nb::device::cpu>;
 template <class T>
 using Values = nb::ndarray<T, nb::ndim<3>, nb::c_contig, nb::device::cpu>;
+
+template <class T>
+using Matrices = nb::ndarray<T, nb::ndim<4>, nb::c_contig, nb::device::cpu>;
+using Sums = nb::ndarray<double, nb::ndim<2>, nb::c_contig, nb::device::cpu>;
 
 template <class T>
 std::span<const T> span(const Array<T>& a) {
@@ -68,22 +73,76 @@ RuleFor rule_for(const nb::callable& rule) {
     };
 }
 
-template <class Number, class Value>
-void explain(const Engine& engine, const Matrix<Number>& rows, const Values<Value>& out, int n_threads,
-             const std::optional<nb::callable>& progress) {
-    const Program& program = engine.program();
-    if (program.is_float32 != std::is_same_v<Number, float>) throw nb::type_error("rows are of the wrong number type");
-    if (rows.shape(1) != static_cast<std::size_t>(program.n_columns) || out.shape(0) != rows.shape(0) ||
-        out.shape(1) != static_cast<std::size_t>(program.n_players) ||
-        out.shape(2) != static_cast<std::size_t>(program.n_outputs))
-        throw nb::value_error("rows or out have the wrong shape");
-    const auto poll = [&](double share_done) {
+using Progress = std::optional<nb::callable>;
+
+// Lets Python look at its signals, and those who asked at the progress.
+Control::Poll poll_for(const Progress& progress) {
+    return [&progress](double share_done) {
         const nb::gil_scoped_acquire gil;
         if (PyErr_CheckSignals() != 0) throw nb::python_error();
         if (progress) (*progress)(share_done);
     };
+}
+
+void require(bool fits) {
+    if (!fits) throw nb::value_error("rows or out have the wrong shape");
+}
+
+template <class Number>
+RowsView rows_of(const Program& program, const Matrix<Number>& rows) {
+    if (program.is_float32 != std::is_same_v<Number, float>) throw nb::type_error("rows are of the wrong number type");
+    require(rows.shape(1) == static_cast<std::size_t>(program.n_columns));
+    return {rows.data(), rows.shape(0)};
+}
+
+template <class Number, class Value>
+void explain(const Engine& engine, const Matrix<Number>& rows, const Values<Value>& out, int n_threads,
+             const Progress& progress) {
+    const Program& program = engine.program();
+    const RowsView view = rows_of(program, rows);
+    require(out.shape(0) == rows.shape(0) && out.shape(1) == static_cast<std::size_t>(program.n_players) &&
+            out.shape(2) == static_cast<std::size_t>(program.n_outputs));
+    const auto poll = poll_for(progress);
     const nb::gil_scoped_release no_gil;
-    engine.explain<Value>({rows.data(), rows.shape(0)}, {out.data(), out.size()}, n_threads, poll);
+    engine.explain<Value>(view, {out.data(), out.size()}, n_threads, poll);
+}
+
+template <class Number, class Value>
+void explain_sets(const Interactions& interactions, const Matrix<Number>& rows, const Values<Value>& out, int n_threads,
+                  const Progress& progress) {
+    const Program& program = *interactions.program().program;
+    const RowsView view = rows_of(program, rows);
+    require(out.shape(0) == rows.shape(0) && out.shape(1) == interactions.program().sets.size() &&
+            out.shape(2) == static_cast<std::size_t>(program.n_outputs));
+    const auto poll = poll_for(progress);
+    const nb::gil_scoped_release no_gil;
+    interactions.explain<Value>(view, {out.data(), out.size()}, n_threads, poll);
+}
+
+template <class Number, class Value>
+void explain_dense(const Interactions& interactions, const Matrix<Number>& rows, const Matrices<Value>& out,
+                   int n_threads, const Progress& progress) {
+    const Program& program = *interactions.program().program;
+    const RowsView view = rows_of(program, rows);
+    const auto n_players = static_cast<std::size_t>(program.n_players);
+    require(interactions.program().max_order <= 2 && out.shape(0) == rows.shape(0) && out.shape(1) == n_players &&
+            out.shape(2) == n_players && out.shape(3) == static_cast<std::size_t>(program.n_outputs));
+    const auto poll = poll_for(progress);
+    const nb::gil_scoped_release no_gil;
+    interactions.explain_dense<Value>(view, {out.data(), out.size()}, n_threads, poll);
+}
+
+template <class Number>
+void add_up(const Interactions& interactions, const Matrix<Number>& rows, const Sums& sum, const Sums& sum_abs,
+            int n_threads, const Progress& progress) {
+    const Program& program = *interactions.program().program;
+    const RowsView view = rows_of(program, rows);
+    for (const Sums* one : {&sum, &sum_abs})
+        require(one->shape(0) == interactions.program().sets.size() &&
+                one->shape(1) == static_cast<std::size_t>(program.n_outputs));
+    const auto poll = poll_for(progress);
+    const nb::gil_scoped_release no_gil;
+    interactions.add_up(view, {sum.data(), sum.size()}, {sum_abs.data(), sum_abs.size()}, n_threads, poll);
 }
 
 }  // namespace
@@ -109,7 +168,39 @@ NB_MODULE(_core, m) {
         .def("explain", &explain<double, double>, "rows"_a, "out"_a, nb::kw_only(), "n_threads"_a, "progress"_a.none())
         .def("explain", &explain<float, float>, "rows"_a, "out"_a, nb::kw_only(), "n_threads"_a, "progress"_a.none())
         .def("explain", &explain<double, float>, "rows"_a, "out"_a, nb::kw_only(), "n_threads"_a, "progress"_a.none())
-        .def_prop_ro("kernel", [](const Engine& e) { return std::string(e.kernel().name); });
+        .def_prop_ro("kernel", [](const Engine& e) { return std::string(e.kernel().name); })
+        .def(
+            "interactions",
+            [](const Engine& engine, const nb::callable& rule, int min_order, int max_order,
+               const std::vector<double>& spread) {
+                const nb::gil_scoped_release no_gil;
+                return std::make_unique<Interactions>(engine.program(), engine.kernel(), rule_for(rule), min_order,
+                                                      max_order, spread);
+            },
+            nb::keep_alive<0, 1>(), nb::kw_only(), "rule"_a, "min_order"_a, "max_order"_a, "spread"_a);
+
+    nb::class_<Interactions>(m, "Interactions")
+        .def_prop_ro("sets", [](const Interactions& i) { return i.program().sets; })
+        .def("explain", &explain_sets<float, double>, "rows"_a, "out"_a, nb::kw_only(), "n_threads"_a,
+             "progress"_a.none())
+        .def("explain", &explain_sets<double, double>, "rows"_a, "out"_a, nb::kw_only(), "n_threads"_a,
+             "progress"_a.none())
+        .def("explain", &explain_sets<float, float>, "rows"_a, "out"_a, nb::kw_only(), "n_threads"_a,
+             "progress"_a.none())
+        .def("explain", &explain_sets<double, float>, "rows"_a, "out"_a, nb::kw_only(), "n_threads"_a,
+             "progress"_a.none())
+        .def("explain_dense", &explain_dense<float, double>, "rows"_a, "out"_a, nb::kw_only(), "n_threads"_a,
+             "progress"_a.none())
+        .def("explain_dense", &explain_dense<double, double>, "rows"_a, "out"_a, nb::kw_only(), "n_threads"_a,
+             "progress"_a.none())
+        .def("explain_dense", &explain_dense<float, float>, "rows"_a, "out"_a, nb::kw_only(), "n_threads"_a,
+             "progress"_a.none())
+        .def("explain_dense", &explain_dense<double, float>, "rows"_a, "out"_a, nb::kw_only(), "n_threads"_a,
+             "progress"_a.none())
+        .def("add_up", &add_up<float>, "rows"_a, "sum"_a, "sum_abs"_a, nb::kw_only(), "n_threads"_a,
+             "progress"_a.none())
+        .def("add_up", &add_up<double>, "rows"_a, "sum"_a, "sum_abs"_a, nb::kw_only(), "n_threads"_a,
+             "progress"_a.none());
 
     m.def(
         "compile",
