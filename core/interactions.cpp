@@ -3,7 +3,6 @@
 #include "interactions.hpp"
 
 #include <algorithm>
-#include <bit>
 #include <cmath>
 #include <utility>
 
@@ -40,31 +39,10 @@ constexpr std::size_t kMaxTaskBytes = std::size_t{8} << 20;
 
 std::size_t at(std::int32_t i) { return static_cast<std::size_t>(i); }
 
-// Where each set's subsets are, by the bits of the members they have: 1 … 2^order - 2.
-std::vector<std::int32_t> find_subsets(const std::vector<std::vector<std::int32_t>>& sets) {
-    const auto is_before = [](const std::vector<std::int32_t>& a, const std::vector<std::int32_t>& b) {
-        return a.size() != b.size() ? a.size() < b.size() : a < b;
-    };
-    std::vector<std::int32_t> out, subset;
-    for (const auto& set : sets)
-        for (std::size_t bits = 1; bits + 1 < std::size_t{1} << set.size(); ++bits) {
-            subset.clear();
-            for (std::size_t i = 0; i < set.size(); ++i)
-                if ((bits >> i) & 1U) subset.push_back(set[i]);
-            const auto found = std::lower_bound(sets.begin(), sets.end(), subset, is_before);
-            out.push_back(static_cast<std::int32_t>(found - sets.begin()));
-        }
-    return out;
-}
-
 }  // namespace
 
-Interactions::Interactions(const Program& program, const Kernel& kernel, const RuleFor& rule_for, int min_order,
-                           int max_order, std::vector<double> spread)
-    : program_(plan_sets(program, rule_for, min_order, max_order)),
-      kernel_(set_kernel_of(kernel)),
-      spread_(std::move(spread)) {
-    if (!spread_.empty()) subsets_ = find_subsets(program_.sets);
+Interactions::Interactions(SetProgram program, const Kernel& kernel)
+    : program_(std::move(program)), kernel_(set_kernel_of(kernel)) {
     if (program_.expansion_size * sizeof(double) > kMaxCachedBytes) return;
     double* const constants = constants_.reserve(program_.expansion_size);
     for (const auto& chunk : program_.chunks) kernel_.expand(program_, chunk, constants + chunk.expansion_begin);
@@ -92,24 +70,8 @@ void Interactions::for_blocks(const RowsView& rows, int n_threads, const Control
             kernel_.explain(program_, chunk, {data, n}, constants, workspace, values);
             if (!control.advance(n, is_caller)) return;
         }
-        if (!spread_.empty())
-            for (std::size_t r = 0; r < n; ++r) spread_over_subsets(values + r * row_doubles);
         use(first, n, values);
     });
-}
-
-void Interactions::spread_over_subsets(double* values) const {
-    const std::size_t n_outputs = at(program_.program->n_outputs);
-    const std::int32_t* subset = subsets_.data();
-    for (std::size_t s = 0; s < program_.sets.size(); ++s) {
-        const auto order = program_.sets[s].size();
-        const double* const from = values + s * n_outputs;
-        for (std::size_t bits = 1; bits + 1 < std::size_t{1} << order; ++bits, ++subset) {
-            const double share = spread_[order - static_cast<std::size_t>(std::popcount(bits))];
-            if (share == 0.0) continue;
-            for (std::size_t o = 0; o < n_outputs; ++o) values[at(*subset) * n_outputs + o] += share * from[o];
-        }
-    }
 }
 
 template <class Value>

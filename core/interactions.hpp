@@ -49,11 +49,18 @@ struct SetTree {
     int n_levels = 0;
 };
 
+// What a set gives of its index to one of its subsets.
+struct Share {
+    std::int32_t set, subset;  // in the chunk's numbering
+    double share;
+};
+
 // Trees that add to one output (or the same few), and whose sets are numbered from zero.
 struct SetChunk {
     const Chunk* chunk;
     std::vector<SetTree> trees;
     std::vector<std::int32_t> sets;  // chunk's numbering → model's, increasing
+    std::vector<Share> shares;       // given in this order, smaller sets first
     std::size_t n_splits = 0;
     std::size_t n_leaves = 0;
     std::size_t expansion_begin = 0;
@@ -71,8 +78,11 @@ struct SetProgram {
     std::size_t work = 0;  // a measure of time per row
 };
 
-// Throws std::length_error if the sets on all paths are too many to be written down.
-SetProgram plan_sets(const Program& program, const RuleFor& rule_for, int min_order, int max_order);
+// Sets of min_order to max_order players. `spread[r]`, if any, is what each subset that lacks r players of a set gets
+// of the set's index, as a share: with Bernoulli's numbers that turns the Shapley interaction index into k-SII, whose
+// sets add up to the prediction. Throws std::length_error if the sets on all paths are too many to be written down.
+SetProgram plan_sets(const Program& program, const RuleFor& rule_for, int min_order, int max_order,
+                     std::span<const double> spread);
 
 // The walk, compiled once per instruction set.
 struct SetKernel {
@@ -86,10 +96,7 @@ const SetKernel& set_kernel_of(const Kernel& kernel);
 
 class Interactions {
   public:
-    // `spread[r]`, if given, is added to each subset that lacks r players of a set, times the set's index: with
-    // Bernoulli's numbers that turns the Shapley interaction index into k-SII, whose sets add up to the prediction.
-    Interactions(const Program& program, const Kernel& kernel, const RuleFor& rule_for, int min_order, int max_order,
-                 std::vector<double> spread);
+    Interactions(SetProgram program, const Kernel& kernel);
 
     // Writes values[row][set][output].
     template <class Value>
@@ -107,13 +114,10 @@ class Interactions {
     // Calls use(first_row, n_rows, values) with the values of a block of rows, on any thread.
     using Use = std::function<void(std::size_t, std::size_t, const double*)>;
     void for_blocks(const RowsView& rows, int n_threads, const Control::Poll& poll, const Use& use) const;
-    void spread_over_subsets(double* values) const;
 
     SetProgram program_;
     const SetKernel& kernel_;
     Buffer<double> constants_;
-    std::vector<double> spread_;
-    std::vector<std::int32_t> subsets_;  // of each set, its subsets, in the order of their bits
 };
 
 }  // namespace linear_treeshap

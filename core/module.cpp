@@ -174,8 +174,8 @@ NB_MODULE(_core, m) {
             [](const Engine& engine, const nb::callable& rule, int min_order, int max_order,
                const std::vector<double>& spread) {
                 const nb::gil_scoped_release no_gil;
-                return std::make_unique<Interactions>(engine.program(), engine.kernel(), rule_for(rule), min_order,
-                                                      max_order, spread);
+                return std::make_unique<Interactions>(
+                    plan_sets(engine.program(), rule_for(rule), min_order, max_order, spread), engine.kernel());
             },
             nb::keep_alive<0, 1>(), nb::kw_only(), "rule"_a, "min_order"_a, "max_order"_a, "spread"_a);
 

@@ -340,6 +340,19 @@ void walk_tree(const SetProgram& program, const SetTree& tree, const PointTile& 
     }
 }
 
+// Subsets get their shares, a set's own after those of larger sets, which come later: each gives what it had.
+template <int V>
+void give_shares(const SetChunk& chunk, double* phi) {
+    constexpr std::size_t group_rows = std::size_t{V} * kLanes;
+    const std::size_t doubles = at(chunk.chunk->n_outputs) * group_rows;
+    for (const auto& [set, subset, share] : chunk.shares) {
+        const Vec part = broadcast(share);
+        const double* const from = phi + at(set) * doubles;
+        double* const to = phi + at(subset) * doubles;
+        for (std::size_t i = 0; i < doubles; i += kLanes) store(to + i, fma(part, load(from + i), load(to + i)));
+    }
+}
+
 // φ of a group of rows is turned round in pieces that fit into the nearest cache.
 template <int V>
 void add_to_values(const SetProgram& program, const SetChunk& chunk, const double* phi, std::size_t n_rows,
@@ -404,6 +417,7 @@ void explain_rows(const SetProgram& program, const SetChunk& chunk, const RowsVi
                                  static_cast<int>(shift), phi, stack);
                 here += 2 * tree.tree->splits.size();
             }
+            give_shares<V>(chunk, phi);
             add_to_values<V>(program, chunk, phi, std::min(group_rows, n_rows - shift),
                              values + (block + shift) * row_doubles);
         }

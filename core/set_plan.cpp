@@ -53,14 +53,15 @@ class SetNumbers {
 
 class Planner {
   public:
-    Planner(const Program& program, const RuleFor& rule_for, int min_order, int max_order)
-        : rule_for_(rule_for), out_{&program, min_order, max_order, {}, {}, {}, 0, 0} {}
+    Planner(const Program& program, const RuleFor& rule_for, int min_order, int max_order,
+            std::span<const double> spread)
+        : rule_for_(rule_for), spread_(spread), out_{&program, min_order, max_order, {}, {}, {}, 0, 0} {}
 
     SetProgram run() {
         for (const auto& chunk : out_.program->chunks) {
             last_level_.assign(chunk.players.size(), -1);
             for (std::size_t next = 0; next < chunk.trees.size();) {
-                SetChunk part{&chunk, {}, {}, 0, 0, out_.expansion_size, 0, 0};
+                SetChunk part{&chunk, {}, {}, {}, 0, 0, out_.expansion_size, 0, 0};
                 local_.clear();
                 for (; next < chunk.trees.size() && part.sets.size() < kChunkSets; ++next) add(chunk.trees[next], part);
                 out_.expansion_size += part.expansion_size;
@@ -200,7 +201,10 @@ class Planner {
             position[at(node)] = static_cast<std::int32_t>(out_.sets.size());
             out_.sets.push_back(std::move(players));
         }
-        for (auto& part : out_.chunks) sort_sets(part, position);
+        for (auto& part : out_.chunks) {
+            sort_sets(part, position);
+            if (!spread_.empty()) find_shares(part);
+        }
     }
 
     // The chunk's own numbers follow the final order, so that φ is written out from front to back.
@@ -215,7 +219,31 @@ class Planner {
             for (auto& slot : tree.slots) slot = renumbered[at(slot)];
     }
 
+    // All subsets of a set that meets in this chunk meet here too.
+    void find_shares(SetChunk& part) const {
+        const auto is_before = [](const std::vector<std::int32_t>& a, const std::vector<std::int32_t>& b) {
+            return a.size() != b.size() ? a.size() < b.size() : a < b;
+        };
+        std::vector<std::int32_t> subset;
+        for (std::size_t s = 0; s < part.sets.size(); ++s) {
+            const auto& set = out_.sets[at(part.sets[s])];
+            for (std::size_t bits = 1; bits + 1 < std::size_t{1} << set.size(); ++bits) {
+                subset.clear();
+                for (std::size_t i = 0; i < set.size(); ++i)
+                    if ((bits >> i) & 1U) subset.push_back(set[i]);
+                const double share = spread_[set.size() - subset.size()];
+                if (share == 0.0) continue;
+                const auto found = std::lower_bound(
+                    part.sets.begin(), part.sets.end(), subset,
+                    [&](std::int32_t number, const auto& b) { return is_before(out_.sets[at(number)], b); });
+                part.shares.push_back(
+                    {static_cast<std::int32_t>(s), static_cast<std::int32_t>(found - part.sets.begin()), share});
+            }
+        }
+    }
+
     const RuleFor& rule_for_;
+    std::span<const double> spread_;
     SetProgram out_;
     SetNumbers numbers_;
     std::unordered_map<std::int32_t, std::int32_t> local_;  // number of a set → the chunk's own
@@ -228,8 +256,9 @@ class Planner {
 
 }  // namespace
 
-SetProgram plan_sets(const Program& program, const RuleFor& rule_for, int min_order, int max_order) {
-    return Planner(program, rule_for, min_order, max_order).run();
+SetProgram plan_sets(const Program& program, const RuleFor& rule_for, int min_order, int max_order,
+                     std::span<const double> spread) {
+    return Planner(program, rule_for, min_order, max_order, spread).run();
 }
 
 }  // namespace linear_treeshap
