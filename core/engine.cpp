@@ -29,7 +29,8 @@ std::size_t round_to_blocks(std::size_t n_rows) { return std::max<std::size_t>(1
 
 }  // namespace
 
-Engine::Engine(const EnsembleView& ensemble, const Kernel& kernel) : program_(compile(ensemble)), kernel_(kernel) {
+Engine::Engine(const EnsembleView& ensemble, const RuleFor& rule_for, const Kernel& kernel)
+    : program_(compile(ensemble, rule_for)), kernel_(kernel) {
     if (program_.expansion_size * sizeof(double) > kMaxCachedBytes) return;
     double* const expanded = expanded_.reserve(program_.expansion_size);
     for (const auto& chunk : program_.chunks)

@@ -12,7 +12,7 @@ namespace linear_treeshap {
 
 class Engine {
   public:
-    Engine(const EnsembleView& ensemble, const Kernel& kernel);
+    Engine(const EnsembleView& ensemble, const RuleFor& rule_for, const Kernel& kernel);
 
     // Writes values[row][player][output] of all rows.
     template <class Value>

@@ -5,13 +5,19 @@
 #include <nanobind/ndarray.h>
 #include <nanobind/stl/optional.h>
 #include <nanobind/stl/string.h>
+#include <nanobind/stl/tuple.h>
 #include <nanobind/stl/unique_ptr.h>
 #include <nanobind/stl/vector.h>
 
+#include <algorithm>
+#include <memory>
 #include <optional>
 #include <string>
+#include <tuple>
+#include <vector>
 
 #include "engine.hpp"
+#include "interactions.hpp"
 
 namespace nb = nanobind;
 using namespace nb::literals;
@@ -27,6 +33,10 @@ template <class T>
 using Values = nb::ndarray<T, nb::ndim<3>, nb::c_contig, nb::device::cpu>;
 
 template <class T>
+using Matrices = nb::ndarray<T, nb::ndim<4>, nb::c_contig, nb::device::cpu>;
+using Sums = nb::ndarray<double, nb::ndim<2>, nb::c_contig, nb::device::cpu>;
+
+template <class T>
 std::span<const T> span(const Array<T>& a) {
     return {a.data(), a.size()};
 }
@@ -37,22 +47,102 @@ const Kernel& kernel_named(const std::optional<std::string>& name) {
     throw nb::value_error(("this machine has no kernel named '" + *name + "'").c_str());
 }
 
-template <class Number, class Value>
-void explain(const Engine& engine, const Matrix<Number>& rows, const Values<Value>& out, int n_threads,
-             const std::optional<nb::callable>& progress) {
-    const Program& program = engine.program();
-    if (program.is_float32 != std::is_same_v<Number, float>) throw nb::type_error("rows are of the wrong number type");
-    if (rows.shape(1) != static_cast<std::size_t>(program.n_columns) || out.shape(0) != rows.shape(0) ||
-        out.shape(1) != static_cast<std::size_t>(program.n_players) ||
-        out.shape(2) != static_cast<std::size_t>(program.n_outputs))
-        throw nb::value_error("rows or out have the wrong shape");
-    const auto poll = [&](double share_done) {
+using Numbers = nb::ndarray<nb::numpy, double, nb::ndim<1>, nb::c_contig, nb::device::cpu>;
+
+// A NumPy array with memory of its own.
+Numbers array_of(const std::vector<double>& numbers) {
+    auto copy = std::make_unique<double[]>(numbers.size());
+    std::copy(numbers.begin(), numbers.end(), copy.get());
+    double* const data = copy.release();
+    const nb::capsule owner(data, [](void* p) noexcept { delete[] static_cast<double*>(p); });
+    return Numbers(data, {numbers.size()}, owner);
+}
+
+// A Python function as a source of rules: of the number of players on a path, to (points, 1 - points, weights).
+RuleFor rule_for(const nb::callable& rule) {
+    return [&rule](int n_players) {
+        const nb::gil_scoped_acquire gil;
+        const auto [point, absent, weight] =
+            nb::cast<std::tuple<Array<double>, Array<double>, Array<double>>>(rule(n_players));
+        if (point.size() == 0 || absent.size() != point.size() || weight.size() != point.size())
+            throw nb::value_error("a rule needs points, and as many weights");
+        const auto numbers = [](const Array<double>& a) { return std::vector<double>(a.data(), a.data() + a.size()); };
+        Rule out{numbers(point), numbers(absent), numbers(weight), {}};
+        for (std::size_t k = 0; k < point.size(); ++k) out.weight_per_absent.push_back(out.weight[k] / out.absent[k]);
+        return out;
+    };
+}
+
+using Progress = std::optional<nb::callable>;
+
+// Lets Python look at its signals, and those who asked at the progress.
+Control::Poll poll_for(const Progress& progress) {
+    return [&progress](double share_done) {
         const nb::gil_scoped_acquire gil;
         if (PyErr_CheckSignals() != 0) throw nb::python_error();
         if (progress) (*progress)(share_done);
     };
+}
+
+void require(bool fits) {
+    if (!fits) throw nb::value_error("rows or out have the wrong shape");
+}
+
+template <class Number>
+RowsView rows_of(const Program& program, const Matrix<Number>& rows) {
+    if (program.is_float32 != std::is_same_v<Number, float>) throw nb::type_error("rows are of the wrong number type");
+    require(rows.shape(1) == static_cast<std::size_t>(program.n_columns));
+    return {rows.data(), rows.shape(0)};
+}
+
+template <class Number, class Value>
+void explain(const Engine& engine, const Matrix<Number>& rows, const Values<Value>& out, int n_threads,
+             const Progress& progress) {
+    const Program& program = engine.program();
+    const RowsView view = rows_of(program, rows);
+    require(out.shape(0) == rows.shape(0) && out.shape(1) == static_cast<std::size_t>(program.n_players) &&
+            out.shape(2) == static_cast<std::size_t>(program.n_outputs));
+    const auto poll = poll_for(progress);
     const nb::gil_scoped_release no_gil;
-    engine.explain<Value>({rows.data(), rows.shape(0)}, {out.data(), out.size()}, n_threads, poll);
+    engine.explain<Value>(view, {out.data(), out.size()}, n_threads, poll);
+}
+
+template <class Number, class Value>
+void explain_sets(const Interactions& interactions, const Matrix<Number>& rows, const Values<Value>& out, int n_threads,
+                  const Progress& progress) {
+    const Program& program = *interactions.program().program;
+    const RowsView view = rows_of(program, rows);
+    require(out.shape(0) == rows.shape(0) && out.shape(1) == interactions.program().sets.size() &&
+            out.shape(2) == static_cast<std::size_t>(program.n_outputs));
+    const auto poll = poll_for(progress);
+    const nb::gil_scoped_release no_gil;
+    interactions.explain<Value>(view, {out.data(), out.size()}, n_threads, poll);
+}
+
+template <class Number, class Value>
+void explain_dense(const Interactions& interactions, const Matrix<Number>& rows, const Matrices<Value>& out,
+                   int n_threads, const Progress& progress) {
+    const Program& program = *interactions.program().program;
+    const RowsView view = rows_of(program, rows);
+    const auto n_players = static_cast<std::size_t>(program.n_players);
+    require(interactions.program().max_order <= 2 && out.shape(0) == rows.shape(0) && out.shape(1) == n_players &&
+            out.shape(2) == n_players && out.shape(3) == static_cast<std::size_t>(program.n_outputs));
+    const auto poll = poll_for(progress);
+    const nb::gil_scoped_release no_gil;
+    interactions.explain_dense<Value>(view, {out.data(), out.size()}, n_threads, poll);
+}
+
+template <class Number>
+void add_up(const Interactions& interactions, const Matrix<Number>& rows, const Sums& sum, const Sums& sum_abs,
+            int n_threads, const Progress& progress) {
+    const Program& program = *interactions.program().program;
+    const RowsView view = rows_of(program, rows);
+    for (const Sums* one : {&sum, &sum_abs})
+        require(one->shape(0) == interactions.program().sets.size() &&
+                one->shape(1) == static_cast<std::size_t>(program.n_outputs));
+    const auto poll = poll_for(progress);
+    const nb::gil_scoped_release no_gil;
+    interactions.add_up(view, {sum.data(), sum.size()}, {sum_abs.data(), sum_abs.size()}, n_threads, poll);
 }
 
 }  // namespace
@@ -65,12 +155,52 @@ NB_MODULE(_core, m) {
         return names;
     });
 
+    m.def(
+        "gauss_legendre",
+        [](int n_points) {
+            const Rule rule = gauss_legendre(n_points);
+            return std::tuple(array_of(rule.point), array_of(rule.absent), array_of(rule.weight));
+        },
+        "n_points"_a);
+
     nb::class_<Engine>(m, "Engine")
         .def("explain", &explain<float, double>, "rows"_a, "out"_a, nb::kw_only(), "n_threads"_a, "progress"_a.none())
         .def("explain", &explain<double, double>, "rows"_a, "out"_a, nb::kw_only(), "n_threads"_a, "progress"_a.none())
         .def("explain", &explain<float, float>, "rows"_a, "out"_a, nb::kw_only(), "n_threads"_a, "progress"_a.none())
         .def("explain", &explain<double, float>, "rows"_a, "out"_a, nb::kw_only(), "n_threads"_a, "progress"_a.none())
-        .def_prop_ro("kernel", [](const Engine& e) { return std::string(e.kernel().name); });
+        .def_prop_ro("kernel", [](const Engine& e) { return std::string(e.kernel().name); })
+        .def(
+            "interactions",
+            [](const Engine& engine, const nb::callable& rule, int min_order, int max_order,
+               const std::vector<double>& spread) {
+                const nb::gil_scoped_release no_gil;
+                return std::make_unique<Interactions>(
+                    plan_sets(engine.program(), rule_for(rule), min_order, max_order, spread), engine.kernel());
+            },
+            nb::keep_alive<0, 1>(), nb::kw_only(), "rule"_a, "min_order"_a, "max_order"_a, "spread"_a);
+
+    nb::class_<Interactions>(m, "Interactions")
+        .def_prop_ro("sets", [](const Interactions& i) { return i.program().sets; })
+        .def("explain", &explain_sets<float, double>, "rows"_a, "out"_a, nb::kw_only(), "n_threads"_a,
+             "progress"_a.none())
+        .def("explain", &explain_sets<double, double>, "rows"_a, "out"_a, nb::kw_only(), "n_threads"_a,
+             "progress"_a.none())
+        .def("explain", &explain_sets<float, float>, "rows"_a, "out"_a, nb::kw_only(), "n_threads"_a,
+             "progress"_a.none())
+        .def("explain", &explain_sets<double, float>, "rows"_a, "out"_a, nb::kw_only(), "n_threads"_a,
+             "progress"_a.none())
+        .def("explain_dense", &explain_dense<float, double>, "rows"_a, "out"_a, nb::kw_only(), "n_threads"_a,
+             "progress"_a.none())
+        .def("explain_dense", &explain_dense<double, double>, "rows"_a, "out"_a, nb::kw_only(), "n_threads"_a,
+             "progress"_a.none())
+        .def("explain_dense", &explain_dense<float, float>, "rows"_a, "out"_a, nb::kw_only(), "n_threads"_a,
+             "progress"_a.none())
+        .def("explain_dense", &explain_dense<double, float>, "rows"_a, "out"_a, nb::kw_only(), "n_threads"_a,
+             "progress"_a.none())
+        .def("add_up", &add_up<float>, "rows"_a, "sum"_a, "sum_abs"_a, nb::kw_only(), "n_threads"_a,
+             "progress"_a.none())
+        .def("add_up", &add_up<double>, "rows"_a, "sum"_a, "sum_abs"_a, nb::kw_only(), "n_threads"_a,
+             "progress"_a.none());
 
     m.def(
         "compile",
@@ -79,7 +209,8 @@ NB_MODULE(_core, m) {
            const Array<std::int32_t>& category_set, const Array<std::int64_t>& category_offsets,
            const Array<std::int32_t>& category_codes, const Array<double>& cover_ratio, const Matrix<double>& value,
            const Array<std::int32_t>& tree_output, const Array<std::int32_t>& player, std::int32_t n_outputs,
-           std::int32_t n_players, bool is_float32, const std::optional<std::string>& kernel) {
+           std::int32_t n_players, bool is_float32, const nb::callable& rule,
+           const std::optional<std::string>& kernel) {
             const EnsembleView view{span(tree_offsets),
                                     span(left),
                                     span(right),
@@ -98,11 +229,11 @@ NB_MODULE(_core, m) {
                                     n_players,
                                     is_float32};
             const nb::gil_scoped_release no_gil;
-            return std::make_unique<Engine>(view, kernel_named(kernel));
+            return std::make_unique<Engine>(view, rule_for(rule), kernel_named(kernel));
         },
         nb::kw_only(), "tree_offsets"_a, "left"_a, "right"_a, "feature"_a, "threshold"_a, "missing_left"_a,
         "category_set"_a, "category_offsets"_a, "category_codes"_a, "cover_ratio"_a, "value"_a, "tree_output"_a,
-        "player"_a, "n_outputs"_a, "n_players"_a, "is_float32"_a, "kernel"_a.none());
+        "player"_a, "n_outputs"_a, "n_players"_a, "is_float32"_a, "rule"_a, "kernel"_a.none());
 }
 
 }  // namespace linear_treeshap

@@ -4,7 +4,9 @@
 
 #include <algorithm>
 #include <cmath>
+#include <functional>
 #include <limits>
+#include <map>
 #include <numeric>
 #include <tuple>
 #include <unordered_map>
@@ -46,16 +48,19 @@ double round_down(double threshold) {
     return std::nextafter(rounded, -std::numeric_limits<float>::infinity());
 }
 
+using PointsFor = std::function<int(int n_players_on_path)>;
+
 class TreeCompiler {
   public:
     TreeCompiler(const EnsembleView& ensemble, std::int64_t tree, std::int32_t first_value, std::int32_t n_outputs,
-                 Numbering& columns, Numbering& players)
+                 Numbering& columns, Numbering& players, const PointsFor& points_for)
         : e_(ensemble),
           root_(ensemble.tree_offsets[static_cast<std::size_t>(tree)]),
           first_value_(first_value),
           n_outputs_(n_outputs),
           columns_(columns),
-          players_(players) {}
+          players_(players),
+          points_for_(points_for) {}
 
     Tree run() {
         number_splits();
@@ -145,7 +150,7 @@ class TreeCompiler {
                 if (last < 0) --n_on_path;
             }
         }
-        tree_.n_points = points_for(most);
+        tree_.n_points = points_for_(most);
     }
 
     double absent_weight(std::int32_t edge) const {
@@ -301,6 +306,7 @@ class TreeCompiler {
     std::int32_t n_outputs_;
     Numbering& columns_;
     Numbering& players_;
+    const PointsFor& points_for_;
     Tree tree_;
 };
 
@@ -324,7 +330,6 @@ std::vector<CategorySet> category_sets(const EnsembleView& e) {
 }
 
 void add(Tree tree, Chunk& chunk, Program& program) {
-    if (!program.rules.contains(tree.n_points)) program.rules.emplace(tree.n_points, gauss_legendre(tree.n_points));
     tree.expansion_begin = program.expansion_size;
     program.expansion_size += tree.expansion_size;
     if (tree.is_lookup()) chunk.max_expansion = std::max(chunk.max_expansion, tree.expansion_size);
@@ -344,8 +349,9 @@ bool is_full(const Chunk& chunk) {
 
 }  // namespace
 
-Program compile(const EnsembleView& e) {
+Program compile(const EnsembleView& e, const RuleFor& rule_for) {
     Program program;
+    const PointsFor points_for = [&](int n_players) { return program.rules.points_for(n_players, rule_for); };
     program.category_sets = category_sets(e);
     program.n_columns = static_cast<std::int32_t>(e.player.size());
     program.n_players = e.n_players;
@@ -369,7 +375,7 @@ Program compile(const EnsembleView& e) {
             Numbering columns{{}, chunk.columns};
             Numbering players{{}, chunk.players};
             for (; next < order.size() && output_of(order[next]) + value == chunk.output && !is_full(chunk); ++next) {
-                Tree tree = TreeCompiler(e, order[next], value, chunk.n_outputs, columns, players).run();
+                Tree tree = TreeCompiler(e, order[next], value, chunk.n_outputs, columns, players, points_for).run();
                 // A tree that is a single leaf says nothing of any player.
                 if (!tree.splits.empty()) add(std::move(tree), chunk, program);
             }

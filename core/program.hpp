@@ -18,7 +18,6 @@
 #include <array>
 #include <cstddef>
 #include <cstdint>
-#include <map>
 #include <vector>
 
 #include "ensemble.hpp"
@@ -130,7 +129,7 @@ struct CategorySet {
 struct Program {
     std::vector<Chunk> chunks;
     std::vector<CategorySet> category_sets;
-    std::map<int, Rule> rules;  // by number of points
+    Rules rules;
     std::int32_t n_columns = 0;
     std::int32_t n_players = 0;
     std::int32_t n_outputs = 1;
@@ -139,7 +138,7 @@ struct Program {
     std::size_t expansion_size = 0;  // doubles, of all trees together
 };
 
-Program compile(const EnsembleView& ensemble);
+Program compile(const EnsembleView& ensemble, const RuleFor& rule_for);
 
 inline std::size_t factor_scalars(const Split& split, int n_points) {
     return 2 * static_cast<std::size_t>(n_points) + (split.above >= 0 ? 1 : 0);

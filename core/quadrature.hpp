@@ -1,11 +1,15 @@
 // The points t_k and weights ω_k at which the integral over (0, 1) is taken.
 //
-// 1/((d+1)·C(d,k)) = ∫ t^k (1-t)^(d-k) dt, so Shapley's weights are an integral of a polynomial of
-// degree d-1, and a Gauss–Legendre rule of ceil(d/2) points gives it exactly.
+// An index is a measure on (0, 1), and a value is the integral of a polynomial of degree d-1, where d
+// is the number of players on a path: so a rule with few points gives it exactly. Which rule is the
+// caller's to say (indices.py); Shapley's is here.
 #pragma once
 
 #include <cmath>
+#include <functional>
+#include <map>
 #include <numbers>
+#include <utility>
 #include <vector>
 
 namespace linear_treeshap {
@@ -15,10 +19,33 @@ struct Rule {
     std::vector<double> absent;             // 1 - t_k, kept apart because it loses no digits when t_k is near 1
     std::vector<double> weight;             // ω_k
     std::vector<double> weight_per_absent;  // ω_k / (1 - t_k)
+
+    int n_points() const { return static_cast<int>(point.size()); }
 };
 
-inline int points_for(int n_players_on_path) { return (n_players_on_path + 1) / 2; }
+// The rule that is exact for this many players on a path. Rules of one index differ in their number of points.
+using RuleFor = std::function<Rule(int n_players_on_path)>;
 
+// The rules that the trees of a model need, each made once.
+class Rules {
+  public:
+    int points_for(int n_players_on_path, const RuleFor& make) {
+        const auto [it, is_new] = points_.try_emplace(n_players_on_path, 0);
+        if (is_new) {
+            Rule rule = make(n_players_on_path);
+            it->second = rule.n_points();
+            rules_.try_emplace(rule.n_points(), std::move(rule));
+        }
+        return it->second;
+    }
+    const Rule& at(int n_points) const { return rules_.at(n_points); }
+
+  private:
+    std::map<int, int> points_;  // by number of players
+    std::map<int, Rule> rules_;  // by number of points
+};
+
+// Shapley's measure is uniform: 1/((n+1)·C(n,k)) = ∫ t^k (1-t)^(n-k) dt.
 inline Rule gauss_legendre(int n_points) {
     const auto n = static_cast<std::size_t>(n_points);
     Rule rule{std::vector<double>(n), std::vector<double>(n), std::vector<double>(n), std::vector<double>(n)};

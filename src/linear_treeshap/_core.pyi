@@ -5,6 +5,8 @@ from collections.abc import Callable
 import numpy as np
 import numpy.typing as npt
 
+Numbers = npt.NDArray[np.float64]
+
 class Engine:
     def explain(
         self,
@@ -18,6 +20,7 @@ class Engine:
     def kernel(self) -> str: ...
 
 def kernels() -> list[str]: ...
+def gauss_legendre(n_points: int) -> tuple[Numbers, Numbers, Numbers]: ...
 def compile(
     *,
     tree_offsets: npt.NDArray[np.int64],
@@ -36,5 +39,6 @@ def compile(
     n_outputs: int,
     n_players: int,
     is_float32: bool,
+    rule: Callable[[int], tuple[Numbers, Numbers, Numbers]],  # players → points, 1 - points, weights
     kernel: str | None,
 ) -> Engine: ...

@@ -17,6 +17,7 @@ import numpy.typing as npt
 from . import _core
 from .ensemble import TreeEnsemble
 from .errors import InputError
+from .indices import SHAPLEY, Index
 from .players import Players
 
 __all__ = ["KERNEL_VARIABLE", "Engine", "available_cpus", "kernels", "n_threads"]
@@ -26,13 +27,18 @@ KERNEL_VARIABLE = "LINEAR_TREESHAP_KERNEL"
 
 
 class Engine:
-    """A compiled ensemble. ``values`` writes Shapley values of rows that are ready to be read.
+    """A compiled ensemble. ``values`` writes the values of rows that are ready to be read.
 
     ``players`` are those of the ensemble's columns; by default each column is its own.
     """
 
     def __init__(
-        self, ensemble: TreeEnsemble, *, players: Players | None = None, kernel: str | None = None
+        self,
+        ensemble: TreeEnsemble,
+        *,
+        players: Players | None = None,
+        index: Index = SHAPLEY,
+        kernel: str | None = None,
     ) -> None:
         if players is not None and len(players.of_column) != ensemble.n_features:
             raise InputError(
@@ -67,6 +73,7 @@ class Engine:
             n_outputs=ensemble.n_outputs,
             n_players=self.n_players,
             is_float32=ensemble.row_format.dtype == "float32",
+            rule=index.rule,
             kernel=kernel,
         )
 

@@ -21,6 +21,7 @@ from .explanation import Explanation
 from .given import Given
 from .importers import import_model, raw_prediction
 from .importers.preprocessing import preprocessing_of
+from .indices import index_of
 from .model_output import require_raw
 from .players import Players
 from .progress import Progress, report
@@ -56,6 +57,12 @@ class TreeExplainer:
         as the training rows were. "auto" is that, unless there is ``data``.
     feature_names
         Names for the columns of rows that have none.
+    index
+        What the mean over coalitions of the other features is: "shapley"; "banzhaf", where each of them is
+        present with probability one half; ("weighted_banzhaf", p), with probability p; ("beta", alpha, beta),
+        Beta Shapley; ("measure", points, weights), with a probability drawn from these points; or ("sizes",
+        weights), the weight of one coalition of each size, from none of the others to all. Only Shapley
+        values add up to the prediction, so there is nothing to check for the others.
     groups
         Columns that are one player: a dictionary of group → columns (names or positions), a label for each
         column, "onehot" for families of one-hot columns found by their names (``city_Rome``, ``city=Rome``),
@@ -96,6 +103,7 @@ class TreeExplainer:
         feature_perturbation: Perturbation = "auto",
         feature_names: Sequence[str] | None = None,
         *,
+        index: Any = "shapley",
         groups: Any = None,
         n_jobs: int | None = None,
     ) -> None:
@@ -110,6 +118,8 @@ class TreeExplainer:
         self._preprocessing = preprocessing_of(model)
         self._roles = assign_roles(groups, feature_names, self.ensemble, self._preprocessing)
         self.feature_names = self._roles.names
+        self.index = index
+        self._index = index_of(index, self._roles.in_trees.n_players)
         self._engine = self._engine_of(self.ensemble)
         self._scale = additivity.scale_of(self.ensemble)
 
@@ -188,8 +198,9 @@ class TreeExplainer:
         check_additivity
             Compare sums with the model's own raw prediction, all rows, within rounding. A number is the
             largest difference allowed. The check costs one prediction by the model's library, which can
-            take longer than the values themselves; False skips it. With ``tree_limit``, and for an
-            explainer without its model, the first 1,024 rows are compared with the trees.
+            take longer than the values themselves; False skips it, and so does any index but Shapley's,
+            whose values add up to nothing. With ``tree_limit``, and for an explainer without its model, the
+            first 1,024 rows are compared with the trees.
         out
             An array to write to, of the shape that is returned; float64 or float32.
         dtype
@@ -279,12 +290,14 @@ class TreeExplainer:
         write(path, ensemble, None if players.are_columns else players)
 
     @classmethod
-    def load(cls, path: str | os.PathLike[str], *, n_jobs: int | None = None) -> TreeExplainer:
-        """Read an explainer that `save` wrote."""
+    def load(
+        cls, path: str | os.PathLike[str], *, index: Any = "shapley", n_jobs: int | None = None
+    ) -> TreeExplainer:
+        """Read an explainer that `save` wrote; the index is not in the file."""
         from .storage import read
 
         ensemble, players = read(path)
-        return cls(ensemble, groups=players, n_jobs=n_jobs)
+        return cls(ensemble, index=index, groups=players, n_jobs=n_jobs)
 
     def __repr__(self) -> str:
         text = repr(self.ensemble).replace("TreeEnsemble", "TreeExplainer", 1)
@@ -304,7 +317,7 @@ class TreeExplainer:
     # -- inside ------------------------------------------------------------------------------------
 
     def _engine_of(self, ensemble: TreeEnsemble) -> Engine:
-        return Engine(ensemble, players=self._roles.in_trees)
+        return Engine(ensemble, players=self._roles.in_trees, index=self._index)
 
     def _values(
         self,
@@ -319,6 +332,11 @@ class TreeExplainer:
     ) -> npt.NDArray[np.floating]:
         """(n_rows, n_players, n_outputs) in the order in which they are shown, checked."""
         tolerance = additivity.tolerance_of(check_additivity)
+        if tolerance is not None and not self._index.is_efficient:
+            raise InputError(
+                f"check_additivity={check_additivity!r} has nothing to compare: values of "
+                f"index={self.index!r} do not add up to the prediction. Leave check_additivity out."
+            )
         values = _output(given, engine, out, dtype)
         with report(progress) as tell:
             for part in given.slices(numbers_per_row=ensemble.n_features):
@@ -331,7 +349,7 @@ class TreeExplainer:
             if tell is not None:
                 tell(1.0)
         is_off = isinstance(check_additivity, (bool, np.bool_)) and not check_additivity
-        if len(values) and not is_off:
+        if len(values) and not is_off and self._index.is_efficient:
             self._check(given, ensemble, values, tolerance)
         return values
 

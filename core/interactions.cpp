@@ -1,0 +1,134 @@
+// How rows become tasks, and indices of sets the answer that was asked for: sets, matrices, or sums over rows.
+
+#include "interactions.hpp"
+
+#include <algorithm>
+#include <cmath>
+#include <utility>
+
+namespace linear_treeshap {
+
+#if defined(LTS_X86)
+namespace avx512 {
+extern const SetKernel set_kernel;
+}
+namespace avx2 {
+extern const SetKernel set_kernel;
+}
+#endif
+namespace baseline {
+extern const SetKernel set_kernel;
+}
+
+const SetKernel& set_kernel_of(const Kernel& kernel) {
+#if defined(LTS_X86)
+    for (const SetKernel* one : {&avx512::set_kernel, &avx2::set_kernel})
+        if (one->name == kernel.name) return *one;
+#endif
+    return baseline::set_kernel;
+}
+
+namespace {
+
+// Constants of up to this size are kept; larger ones are made anew for each task.
+constexpr std::size_t kMaxCachedBytes = std::size_t{32} << 20;
+constexpr std::size_t kTaskRows = kBlockRows;
+constexpr std::size_t kTaskRowsExpanding = 1024;
+// Values of a task wait in memory of this size, if that is enough for one block.
+constexpr std::size_t kMaxTaskBytes = std::size_t{8} << 20;
+
+std::size_t at(std::int32_t i) { return static_cast<std::size_t>(i); }
+
+}  // namespace
+
+Interactions::Interactions(SetProgram program, const Kernel& kernel)
+    : program_(std::move(program)), kernel_(set_kernel_of(kernel)) {
+    if (program_.expansion_size * sizeof(double) > kMaxCachedBytes) return;
+    double* const constants = constants_.reserve(program_.expansion_size);
+    for (const auto& chunk : program_.chunks) kernel_.expand(program_, chunk, constants + chunk.expansion_begin);
+}
+
+void Interactions::for_blocks(const RowsView& rows, int n_threads, const Control::Poll& poll, const Use& use) const {
+    const Program& model = *program_.program;
+    const std::size_t row_doubles = program_.sets.size() * at(model.n_outputs);
+    const std::size_t number_size = model.is_float32 ? sizeof(float) : sizeof(double);
+    const bool is_cached = constants_.data() != nullptr;
+    std::size_t task_rows = is_cached ? kTaskRows : kTaskRowsExpanding;
+    task_rows = std::min(task_rows, kMaxTaskBytes / (8 * std::max<std::size_t>(1, row_doubles)));
+    task_rows = std::max<std::size_t>(1, task_rows / kBlockRows) * kBlockRows;
+    const std::size_t n_tasks = (rows.n_rows + task_rows - 1) / task_rows;
+    Control control(poll, std::max<std::size_t>(1, rows.n_rows * program_.chunks.size()));
+    parallel_for(n_tasks, n_threads, control, [&](std::size_t task, bool is_caller) {
+        static thread_local Workspace workspace;
+        static thread_local Buffer<double> buffer;
+        const std::size_t first = task * task_rows, n = std::min(task_rows, rows.n_rows - first);
+        const auto* const data = static_cast<const std::byte*>(rows.data) + first * at(model.n_columns) * number_size;
+        double* const values = buffer.reserve(std::max<std::size_t>(1, n * row_doubles));
+        std::fill_n(values, n * row_doubles, 0.0);
+        for (const auto& chunk : program_.chunks) {
+            const double* const constants = is_cached ? constants_.data() + chunk.expansion_begin : nullptr;
+            kernel_.explain(program_, chunk, {data, n}, constants, workspace, values);
+            if (!control.advance(n, is_caller)) return;
+        }
+        use(first, n, values);
+    });
+}
+
+template <class Value>
+void Interactions::explain(const RowsView& rows, std::span<Value> out, int n_threads, const Control::Poll& poll) const {
+    const std::size_t row_doubles = program_.sets.size() * at(program_.program->n_outputs);
+    for_blocks(rows, n_threads, poll, [&](std::size_t first, std::size_t n, const double* values) {
+        std::transform(values, values + n * row_doubles, out.data() + first * row_doubles,
+                       [](double v) { return static_cast<Value>(v); });
+    });
+}
+
+template <class Value>
+void Interactions::explain_dense(const RowsView& rows, std::span<Value> out, int n_threads,
+                                 const Control::Poll& poll) const {
+    const std::size_t n_outputs = at(program_.program->n_outputs), n_players = at(program_.program->n_players);
+    const std::size_t matrix = n_players * n_players * n_outputs, n_sets = program_.sets.size();
+    for_blocks(rows, n_threads, poll, [&](std::size_t first, std::size_t n, const double* values) {
+        std::fill_n(out.data() + first * matrix, n * matrix, Value(0));
+        for (std::size_t r = first; r < first + n; ++r)
+            for (std::size_t s = 0; s < n_sets; ++s) {
+                const auto& set = program_.sets[s];
+                const std::size_t i = at(set.front()), j = at(set.back());
+                for (std::size_t o = 0; o < n_outputs; ++o) {
+                    const double value = *values++;
+                    const auto entry = static_cast<Value>(i == j ? value : 0.5 * value);
+                    out[r * matrix + (i * n_players + j) * n_outputs + o] = entry;
+                    out[r * matrix + (j * n_players + i) * n_outputs + o] = entry;
+                }
+            }
+    });
+}
+
+void Interactions::add_up(const RowsView& rows, std::span<double> sum, std::span<double> sum_abs, int n_threads,
+                          const Control::Poll& poll) const {
+    const std::size_t row_doubles = program_.sets.size() * at(program_.program->n_outputs);
+    // Each block of rows leaves its own sums, and those are added in order: threads do not change a bit.
+    const std::size_t n_blocks = (rows.n_rows + kBlockRows - 1) / kBlockRows;
+    std::vector<double> sums(n_blocks * 2 * row_doubles);
+    for_blocks(rows, n_threads, poll, [&](std::size_t first, std::size_t n, const double* values) {
+        for (std::size_t r = 0; r < n; ++r, values += row_doubles) {
+            double* const plain = sums.data() + (first + r) / kBlockRows * 2 * row_doubles;
+            for (std::size_t s = 0; s < row_doubles; ++s) {
+                plain[s] += values[s];
+                plain[row_doubles + s] += std::abs(values[s]);
+            }
+        }
+    });
+    for (std::size_t block = 0; block < n_blocks; ++block)
+        for (std::size_t s = 0; s < row_doubles; ++s) {
+            sum[s] += sums[block * 2 * row_doubles + s];
+            sum_abs[s] += sums[(block * 2 + 1) * row_doubles + s];
+        }
+}
+
+template void Interactions::explain(const RowsView&, std::span<double>, int, const Control::Poll&) const;
+template void Interactions::explain(const RowsView&, std::span<float>, int, const Control::Poll&) const;
+template void Interactions::explain_dense(const RowsView&, std::span<double>, int, const Control::Poll&) const;
+template void Interactions::explain_dense(const RowsView&, std::span<float>, int, const Control::Poll&) const;
+
+}  // namespace linear_treeshap
