@@ -1,5 +1,5 @@
-// The seam to Python: `compile` once, `explain` many times. No arithmetic here, and no validation
-// beyond shapes and types: Python has done that where the user's words are known.
+// The seam to Python: files are read, `compile` is called once, `explain` many times. No arithmetic here, and no
+// validation beyond shapes and types: Python has done that where the user's words are known.
 
 #include <nanobind/nanobind.h>
 #include <nanobind/ndarray.h>
@@ -12,6 +12,7 @@
 #include <string>
 
 #include "engine.hpp"
+#include "records.hpp"
 
 namespace nb = nanobind;
 using namespace nb::literals;
@@ -55,6 +56,31 @@ void explain(const Engine& engine, const Matrix<Number>& rows, const Values<Valu
     engine.explain<Value>({rows.data(), rows.shape(0)}, {out.data(), out.size()}, n_threads, poll);
 }
 
+std::string_view text(const Array<std::uint8_t>& bytes) {
+    return {reinterpret_cast<const char*>(bytes.data()), bytes.size()};
+}
+
+template <class T>
+nb::object array_of(std::vector<T> numbers) {
+    auto* kept = new std::vector<T>(std::move(numbers));
+    const nb::capsule owner(kept, [](void* p) noexcept { delete static_cast<std::vector<T>*>(p); });
+    return nb::cast(nb::ndarray<nb::numpy, T, nb::ndim<1>>(kept->data(), {kept->size()}, owner));
+}
+
+// What is left of the file, and the columns as {field: (values, offsets)}.
+template <class Read>
+nb::tuple records_of(Read read) {
+    Records records = [&] {
+        const nb::gil_scoped_release no_gil;
+        return read();
+    }();
+    nb::dict columns;
+    for (Column& column : records.columns)
+        columns[column.name.c_str()] =
+            nb::make_tuple(array_of(std::move(column.values)), array_of(std::move(column.offsets)));
+    return nb::make_tuple(nb::bytes(records.rest.data(), records.rest.size()), columns);
+}
+
 }  // namespace
 
 NB_MODULE(_core, m) {
@@ -64,6 +90,27 @@ NB_MODULE(_core, m) {
             if (kernel->is_supported()) names.emplace_back(kernel->name);
         return names;
     });
+
+    using Bytes = Array<std::uint8_t>;
+    using Fields = std::vector<std::string>;
+    m.def(
+        "read_json",
+        [](const Bytes& data, const std::string& list_name, const Fields& fields) {
+            return records_of([&] { return read_json(text(data), list_name, fields); });
+        },
+        "data"_a, "list_name"_a, "fields"_a);
+    m.def(
+        "read_ubjson",
+        [](const Bytes& data, const std::string& list_name, const Fields& fields) {
+            return records_of([&] { return read_ubjson(text(data), list_name, fields); });
+        },
+        "data"_a, "list_name"_a, "fields"_a);
+    m.def(
+        "read_lightgbm",
+        [](const Bytes& data, const Fields& fields) {
+            return records_of([&] { return read_lightgbm(text(data), fields); });
+        },
+        "data"_a, "fields"_a);
 
     nb::class_<Engine>(m, "Engine")
         .def("explain", &explain<float, double>, "rows"_a, "out"_a, nb::kw_only(), "n_threads"_a, "progress"_a.none())
