@@ -1,5 +1,5 @@
-// The seam to Python: `compile` once, `explain` many times. No arithmetic here, and no validation
-// beyond shapes and types: Python has done that where the user's words are known.
+// The seam to Python: files are read, `compile` is called once, `explain` many times. No arithmetic here, and no
+// validation beyond shapes and types: Python has done that where the user's words are known.
 
 #include <nanobind/nanobind.h>
 #include <nanobind/ndarray.h>
@@ -18,6 +18,7 @@
 
 #include "engine.hpp"
 #include "interactions.hpp"
+#include "records.hpp"
 
 namespace nb = nanobind;
 using namespace nb::literals;
@@ -145,6 +146,31 @@ void add_up(const Interactions& interactions, const Matrix<Number>& rows, const 
     interactions.add_up(view, {sum.data(), sum.size()}, {sum_abs.data(), sum_abs.size()}, n_threads, poll);
 }
 
+std::string_view text(const Array<std::uint8_t>& bytes) {
+    return {reinterpret_cast<const char*>(bytes.data()), bytes.size()};
+}
+
+template <class T>
+nb::object array_of(std::vector<T> numbers) {
+    auto* kept = new std::vector<T>(std::move(numbers));
+    const nb::capsule owner(kept, [](void* p) noexcept { delete static_cast<std::vector<T>*>(p); });
+    return nb::cast(nb::ndarray<nb::numpy, T, nb::ndim<1>>(kept->data(), {kept->size()}, owner));
+}
+
+// What is left of the file, and the columns as {field: (values, offsets)}.
+template <class Read>
+nb::tuple records_of(Read read) {
+    Records records = [&] {
+        const nb::gil_scoped_release no_gil;
+        return read();
+    }();
+    nb::dict columns;
+    for (Column& column : records.columns)
+        columns[column.name.c_str()] =
+            nb::make_tuple(array_of(std::move(column.values)), array_of(std::move(column.offsets)));
+    return nb::make_tuple(nb::bytes(records.rest.data(), records.rest.size()), columns);
+}
+
 }  // namespace
 
 NB_MODULE(_core, m) {
@@ -162,6 +188,26 @@ NB_MODULE(_core, m) {
             return std::tuple(array_of(rule.point), array_of(rule.absent), array_of(rule.weight));
         },
         "n_points"_a);
+    using Bytes = Array<std::uint8_t>;
+    using Fields = std::vector<std::string>;
+    m.def(
+        "read_json",
+        [](const Bytes& data, const std::string& list_name, const Fields& fields) {
+            return records_of([&] { return read_json(text(data), list_name, fields); });
+        },
+        "data"_a, "list_name"_a, "fields"_a);
+    m.def(
+        "read_ubjson",
+        [](const Bytes& data, const std::string& list_name, const Fields& fields) {
+            return records_of([&] { return read_ubjson(text(data), list_name, fields); });
+        },
+        "data"_a, "list_name"_a, "fields"_a);
+    m.def(
+        "read_lightgbm",
+        [](const Bytes& data, const Fields& fields) {
+            return records_of([&] { return read_lightgbm(text(data), fields); });
+        },
+        "data"_a, "fields"_a);
 
     nb::class_<Engine>(m, "Engine")
         .def("explain", &explain<float, double>, "rows"_a, "out"_a, nb::kw_only(), "n_threads"_a, "progress"_a.none())

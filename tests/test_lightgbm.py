@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import locale
 import time
 from contextlib import suppress
 from pathlib import Path
@@ -155,26 +154,6 @@ def test_linear_trees_are_refused() -> None:
 def test_an_unfitted_wrapper_is_refused() -> None:
     with pytest.raises(ModelError, match="not fitted"):
         to_ensemble(lightgbm.LGBMRegressor())
-
-
-def test_numbers_are_read_the_same_in_every_locale(tmp_path: Path) -> None:
-    """A decimal comma must not turn 0.5 into 0."""
-    before = locale.setlocale(locale.LC_NUMERIC)
-    model = zoo.load("lightgbm_regressor").model
-    path = tmp_path / "model.txt"
-    model.booster_.save_model(path)
-    expected = read_file(path)
-    for name in ("de_DE.UTF-8", "fr_FR.UTF-8", "de_DE", "German"):
-        try:
-            locale.setlocale(locale.LC_NUMERIC, name)
-        except locale.Error:
-            continue
-        try:
-            zoo.assert_same_trees(read_file(path), expected)
-        finally:
-            locale.setlocale(locale.LC_NUMERIC, before)
-        return
-    pytest.skip("no locale with a decimal comma is installed here")
 
 
 @pytest.fixture

@@ -1,11 +1,13 @@
 """The seam to C++ (core/module.cpp)."""
 
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 
 import numpy as np
 import numpy.typing as npt
 
 Numbers = npt.NDArray[np.float64]
+# What a file says outside its records, and {field: (numbers of all records, where each record's begin)}.
+Records = tuple[bytes, dict[str, tuple[npt.NDArray[np.float64], npt.NDArray[np.int64]]]]
 
 class Engine:
     def explain(
@@ -19,6 +21,10 @@ class Engine:
     @property
     def kernel(self) -> str: ...
 
+# All three raise ValueError if the file is damaged.
+def read_json(data: npt.NDArray[np.uint8], list_name: str, fields: Sequence[str]) -> Records: ...
+def read_ubjson(data: npt.NDArray[np.uint8], list_name: str, fields: Sequence[str]) -> Records: ...
+def read_lightgbm(data: npt.NDArray[np.uint8], fields: Sequence[str]) -> Records: ...
 def kernels() -> list[str]: ...
 def gauss_legendre(n_points: int) -> tuple[Numbers, Numbers, Numbers]: ...
 def compile(

@@ -16,7 +16,7 @@ import numpy.typing as npt
 from ..ensemble import TreeEnsemble
 from .assemble import NodeArrays
 from .sklearn_rows import predict_as_trained, tree_row_format
-from .sklearn_trees import fill_tree, fitted
+from .sklearn_trees import fitted, splits_of
 
 __all__ = ["to_ensemble"]
 
@@ -25,12 +25,13 @@ Float64 = npt.NDArray[np.float64]
 
 def to_ensemble(model: Any) -> TreeEnsemble:
     trees = [estimator.tree_ for estimator in fitted(model, "estimators_")]
-    nodes = NodeArrays.empty([tree.node_count for tree in trees], width=1)
-    for index, (tree, features) in enumerate(zip(trees, model.estimators_features_, strict=True)):
-        here = nodes.nodes_of(index)
-        # With max_features < 1 each tree sees its own choice of columns.
-        fill_tree(nodes, here, tree, np.asarray(features))
-        nodes.value[here, 0] = _depths(tree) + expected_path_length(tree.n_node_samples)
+    nodes = splits_of(trees, width=1)
+    # With max_features < 1 each tree sees its own choice of columns.
+    tree_of = np.repeat(np.arange(len(trees)), np.diff(nodes.tree_offsets))
+    inner = nodes.left >= 0
+    nodes.feature[inner] = np.asarray(model.estimators_features_)[tree_of[inner], nodes.feature[inner]]
+    nodes.fill("value", (expected_path_length(tree.n_node_samples)[:, None] for tree in trees))
+    nodes.value[:, 0] += _depths(nodes)
     nodes.value[...] /= len(trees)
     return TreeEnsemble(
         **nodes.finish(),
@@ -53,12 +54,12 @@ def expected_path_length(n_rows: npt.NDArray[Any]) -> Float64:
     return np.where(n_rows <= 1, 0.0, np.where(n_rows == 2, 1.0, length))
 
 
-def _depths(tree: Any) -> npt.NDArray[np.int64]:
+def _depths(nodes: NodeArrays) -> npt.NDArray[np.int64]:
     """The number of edges from the root to each node."""
-    depth = np.zeros(tree.node_count, dtype=np.int64)
-    parents = np.array([0]) if tree.node_count > 1 else np.array([], dtype=np.int64)
-    while parents.size:
-        children = np.concatenate([tree.children_left[parents], tree.children_right[parents]])
-        depth[children] = np.tile(depth[parents] + 1, 2)
-        parents = children[tree.children_left[children] >= 0]
+    root = np.repeat(nodes.tree_offsets[:-1], np.diff(nodes.tree_offsets))
+    depth = np.zeros(len(root), dtype=np.int64)
+    level = nodes.tree_offsets[:-1]
+    while (parents := level[nodes.left[level] >= 0]).size:
+        level = np.concatenate([root[parents] + nodes.left[parents], root[parents] + nodes.right[parents]])
+        depth[level] = np.tile(depth[parents] + 1, 2)
     return depth

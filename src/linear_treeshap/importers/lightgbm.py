@@ -1,8 +1,7 @@
 """LightGBM → TreeEnsemble, from a Booster, a scikit-learn wrapper, or a model file.
 
 Reads the model string, the one format LightGBM promises to keep, so files need no LightGBM. The
-string ends at the best iteration where training stopped early, exactly as predict() does. All trees'
-texts of one kind are joined and converted in one go: no Python object per node.
+string ends at the best iteration where training stopped early, exactly as predict() does.
 """
 
 from __future__ import annotations
@@ -11,16 +10,16 @@ import json
 import os
 from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
-from pathlib import Path
 from typing import Any
 
 import numpy as np
 import numpy.typing as npt
 
+from .. import _core
 from ..ensemble import TreeEnsemble
 from ..errors import FileFormatError, LinearTreeShapError, ModelError, UnsupportedModelError
 from ..row_format import LIGHTGBM_ZERO, Label, RowFormat
-from .json_arrays import parse_numbers
+from .records import Columns
 
 __all__ = ["raw_prediction", "read_file", "to_ensemble"]
 
@@ -35,13 +34,14 @@ def to_ensemble(model: Any) -> TreeEnsemble:
     """Read a ``lightgbm.Booster`` or any of LightGBM's scikit-learn wrappers."""
     class_names = [str(name) for name in getattr(model, "classes_", ())]
     with _damage_explained():
-        return _build(*_parts(_booster(model).model_to_string().encode()), class_names)
+        parts = _parse(np.frombuffer(_booster(model).model_to_string().encode(), np.uint8))
+        return _build(*parts, class_names)
 
 
 def read_file(path: str | os.PathLike[str]) -> TreeEnsemble:
     """Read a model that LightGBM saved; LightGBM itself is not needed."""
     with _damage_explained():
-        return _build(*_parts(Path(path).read_bytes()))
+        return _build(*_parse(np.memmap(path, np.uint8, mode="r")))
 
 
 def raw_prediction(model: Any, X: Any) -> npt.NDArray[np.float64]:
@@ -52,7 +52,7 @@ def raw_prediction(model: Any, X: Any) -> npt.NDArray[np.float64]:
     # The wrapper predicts the same, but warns if it was trained with names and the rows have none.
     booster = _booster(model)
     scores = np.asarray(booster.predict(X, raw_score=True), dtype=np.float64)
-    if "average_output" in _header(booster.model_to_string(num_iteration=1).encode()):
+    if "average_output" in _header(booster.model_to_string(num_iteration=1)):
         scores /= booster.best_iteration if booster.best_iteration > 0 else booster.current_iteration()
     return scores.reshape(len(scores), -1)
 
@@ -66,15 +66,12 @@ def _booster(model: Any) -> Any:
 # -- the text --------------------------------------------------------------------------------------
 
 #: What we read of a tree; anything else it says is passed over.
-_NAMES = {
-    name.encode(): name
-    for name in (
-        "num_leaves", "num_cat", "is_linear",
-        "split_feature", "threshold", "decision_type", "left_child", "right_child", "internal_count",
-        "leaf_value", "leaf_count",
-        "cat_boundaries", "cat_threshold",
-    )
-}  # fmt: skip
+_FIELDS = (
+    "num_leaves", "num_cat", "is_linear",
+    "split_feature", "threshold", "decision_type", "left_child", "right_child", "internal_count",
+    "leaf_value", "leaf_count",
+    "cat_boundaries", "cat_threshold",
+)  # fmt: skip
 
 
 @contextmanager
@@ -88,62 +85,27 @@ def _damage_explained() -> Iterator[None]:
         raise FileFormatError(f"The LightGBM model is damaged or incomplete: {error!r}.") from error
 
 
-def _parts(text: bytes) -> tuple[dict[str, str], dict[str, list[bytes]], list[list[Label]]]:
-    """The header, what the trees say, and the labels of a data frame's categorical columns."""
-    header = _header(text)
-    columns = _split_trees(text)
-    if "tree_sizes" in header and len(header["tree_sizes"].split()) != len(columns["num_leaves"]):
+def _parse(text: npt.NDArray[np.uint8]) -> tuple[dict[str, str], list[list[Label]], Columns]:
+    """The header, the labels of a data frame's categorical columns, and the trees."""
+    if bytes(text[:4]) != b"tree":
+        raise FileFormatError(f"A LightGBM model begins with 'tree', this one with {bytes(text[:20])!r}.")
+    rest, fields = _core.read_lightgbm(text, _FIELDS)
+    header, columns = _header(rest.decode()), Columns(fields)
+    if "tree_sizes" in header and len(header["tree_sizes"].split()) != columns.n_trees:
         raise FileFormatError("The LightGBM model is incomplete: it has fewer trees than it says.")
-    return header, columns, _pandas_labels(text)
+    return header, _pandas_labels(rest.decode()), columns
 
 
-def _header(text: bytes) -> dict[str, str]:
-    """The lines before the first tree, by name."""
-    if not text.startswith(b"tree"):
-        raise FileFormatError(f"A LightGBM model begins with 'tree', this one with {text[:20]!r}.")
-    lines = text[: _trees_begin(text)].decode().split("\n")
+def _header(text: str) -> dict[str, str]:
+    """The lines up to the end of the trees, by name."""
+    lines = text.partition("\nend of trees")[0].split("\n")
     return {name.strip(): value.strip() for name, _, value in (line.partition("=") for line in lines)}
 
 
-def _trees_begin(text: bytes) -> int:
-    begin = text.find(b"\nTree=")
-    return begin if begin >= 0 else text.find(b"\nend of trees")
-
-
-def _split_trees(text: bytes) -> dict[str, list[bytes]]:
-    """What the trees say, by name: one piece of text per tree."""
-    begin, end = _trees_begin(text), text.find(b"\nend of trees")
-    if end < 0:
-        raise FileFormatError("The LightGBM model is cut short: the line 'end of trees' is missing.")
-    columns: dict[str, list[bytes]] = {name: [] for name in _NAMES.values()}
-    while begin < end:
-        following = text.find(b"\nTree=", begin + 1, end)
-        following = end if following < 0 else following
-        tree = dict.fromkeys(columns, b"")
-        for line in text[begin:following].split(b"\n"):
-            label, _, value = line.partition(b"=")
-            if (name := _NAMES.get(label)) is not None:
-                tree[name] = value.strip()
-        for name, value in tree.items():
-            columns[name].append(value)
-        begin = following
-    return columns
-
-
-def _numbers(columns: dict[str, list[bytes]], name: str, dtype: Any, sizes: Array) -> Array:
-    """All trees' numbers of one name, end to end; ``sizes`` says how many each tree must have."""
-    pieces = columns.pop(name)
-    if [piece.count(b" ") + 1 if piece else 0 for piece in pieces] != sizes.tolist():
-        raise FileFormatError(f"The LightGBM model is damaged: a tree's {name!r} has the wrong length.")
-    joined = b" ".join(piece for piece in pieces if piece)
-    del pieces
-    return parse_numbers(joined, " ", dtype)
-
-
-def _pandas_labels(text: bytes) -> list[list[Label]]:
+def _pandas_labels(text: str) -> list[list[Label]]:
     """The labels of the data frame's categorical columns, in the order of these columns."""
-    found = text.rfind(b"\npandas_categorical:")
-    labels = json.loads(text[found:].partition(b":")[2]) if found >= 0 else None
+    found = text.rfind("\npandas_categorical:")
+    labels = json.loads(text[found:].partition(":")[2]) if found >= 0 else None
     return labels or []
 
 
@@ -151,24 +113,18 @@ def _pandas_labels(text: bytes) -> list[list[Label]]:
 
 
 def _build(
-    header: dict[str, str],
-    columns: dict[str, list[bytes]],
-    labels: list[list[Label]],
-    class_names: Sequence[str] = (),
+    header: dict[str, str], labels: list[list[Label]], columns: Columns, class_names: Sequence[str] = ()
 ) -> TreeEnsemble:
-    if b"1" in columns["is_linear"]:
+    if columns.take("is_linear", columns.lengths("is_linear")).any():
         raise UnsupportedModelError(
             "This LightGBM model was trained with linear_tree=True: its leaves are linear models, not "
             "numbers, and are not supported. Train it with linear_tree=False."
         )
     n_outputs = int(header["num_tree_per_iteration"])
-    ones = np.ones(len(columns["num_leaves"]), dtype=np.int64)
-    n_leaves = _numbers(columns, "num_leaves", np.int64, ones)
-    # A tree of a single leaf used not to say how many rows reached it, and it makes no difference.
-    columns["leaf_count"] = [count or b"0" for count in columns["leaf_count"]]
+    n_leaves = columns.take("num_leaves", np.ones(columns.n_trees), np.int64)
     if (n_leaves < 1).any():
         raise FileFormatError("The LightGBM model is damaged: a tree has no leaves.")
-    value = _numbers(columns, "leaf_value", np.float64, n_leaves)
+    value = columns.take("leaf_value", n_leaves)
     if "average_output" in header:  # random forests average their rounds
         value *= n_outputs / len(n_leaves)
     arrays, zero_is_missing = _trees(columns, n_leaves, value)
@@ -234,9 +190,7 @@ def _could_be_codes(info: str) -> bool:
 # -- the trees -------------------------------------------------------------------------------------
 
 
-def _trees(
-    columns: dict[str, list[bytes]], n_leaves: Array, leaf_value: Array
-) -> tuple[dict[str, Any], frozenset[int]]:
+def _trees(columns: Columns, n_leaves: Array, leaf_value: Array) -> tuple[dict[str, Any], frozenset[int]]:
     """The arrays of a TreeEnsemble, and the features whose zeros mean missing.
 
     A tree's inner nodes come first, then its leaves: LightGBM numbers the two apart, and writes
@@ -256,12 +210,12 @@ def _trees(
         return column
 
     def child(name: str) -> Array:
-        number = _numbers(columns, name, np.int32, n_inner)
+        number = columns.take(name, n_inner, np.int32)
         return spread(np.where(number >= 0, number, np.repeat(n_inner, n_inner) + ~number), -1, np.int32)
 
-    decision = _numbers(columns, "decision_type", np.uint8, n_inner)
-    threshold = _numbers(columns, "threshold", np.float64, n_inner)
-    feature = _numbers(columns, "split_feature", np.int32, n_inner)
+    decision = columns.take("decision_type", n_inner, np.uint8)
+    threshold = columns.take("threshold", n_inner)
+    feature = columns.take("split_feature", n_inner, np.int32)
     category_set, category_offsets, category_codes = _category_sets(columns, decision, threshold, n_inner)
     missing_left, zero_is_missing = _missing_values(decision, threshold, feature)
     arrays = {
@@ -274,14 +228,21 @@ def _trees(
         "category_set": spread(category_set, -1, np.int32),
         "category_offsets": category_offsets,
         "category_codes": category_codes,
-        "cover": spread(
-            _numbers(columns, "internal_count", np.int64, n_inner),
-            _numbers(columns, "leaf_count", np.int64, n_leaves),
-            np.float64,
-        ),
+        "cover": spread(columns.take("internal_count", n_inner), _leaf_counts(columns, n_leaves), np.float64),
         "value": spread(np.zeros(1), leaf_value, np.float64)[:, None],
     }
     return arrays, zero_is_missing
+
+
+def _leaf_counts(columns: Columns, n_leaves: Array) -> Array:
+    """How many rows reached each leaf.
+
+    A tree of a single leaf used not to say that. It makes no difference, so it counts none.
+    """
+    silent = (columns.lengths("leaf_count") == 0) & (n_leaves == 1)
+    said = np.where(silent, 0, n_leaves)
+    counts = columns.take("leaf_count", said)
+    return np.insert(counts, (np.cumsum(said) - said)[silent], 0) if silent.any() else counts
 
 
 def _clear_of_zero(threshold: Array) -> Array:
@@ -314,7 +275,7 @@ def _missing_values(decision: Array, threshold: Array, feature: Array) -> tuple[
 
 
 def _category_sets(
-    columns: dict[str, list[bytes]], decision: Array, threshold: Array, n_inner: Array
+    columns: Columns, decision: Array, threshold: Array, n_inner: Array
 ) -> tuple[Array, Array, Array]:
     """Which set each inner node asks for, where each set begins, and the codes of all sets.
 
@@ -322,14 +283,14 @@ def _category_sets(
     ``cat_threshold[cat_boundaries[i] : cat_boundaries[i + 1]]``. A categorical node has threshold ``i``.
     """
     ones = np.ones(len(n_inner), dtype=np.int64)
-    n_sets = _numbers(columns, "num_cat", np.int64, ones)
+    n_sets = columns.take("num_cat", ones, np.int64)
     # Trees without sets write no boundaries, the others one more than they have sets.
     n_boundaries = np.where(n_sets > 0, n_sets + 1, 0)
-    boundaries = _numbers(columns, "cat_boundaries", np.int64, n_boundaries)
+    boundaries = columns.take("cat_boundaries", n_boundaries, np.int64)
     ends = np.cumsum(n_boundaries)
     n_words = np.zeros(len(n_sets), dtype=np.int64)
     n_words[n_sets > 0] = boundaries[ends[n_sets > 0] - 1]
-    words = _numbers(columns, "cat_threshold", np.int64, n_words).astype("<u4")
+    words = columns.take("cat_threshold", n_words, np.int64).astype("<u4")
 
     first_set = np.repeat(np.cumsum(n_sets) - n_sets, n_inner)
     categorical = (decision & _CATEGORICAL) != 0

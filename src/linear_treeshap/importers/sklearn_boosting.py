@@ -13,9 +13,8 @@ import numpy.typing as npt
 
 from ..ensemble import TreeEnsemble
 from ..errors import UnsupportedModelError
-from .assemble import NodeArrays
 from .sklearn_rows import predict_as_trained, tree_row_format
-from .sklearn_trees import fill_tree, fitted
+from .sklearn_trees import fitted, splits_of
 
 __all__ = ["class_names", "to_ensemble"]
 
@@ -23,11 +22,9 @@ __all__ = ["class_names", "to_ensemble"]
 def to_ensemble(model: Any) -> TreeEnsemble:
     stages = fitted(model, "estimators_")  # (n_stages, n_outputs)
     trees = [estimator.tree_ for estimator in stages.ravel()]
-    nodes = NodeArrays.empty([tree.node_count for tree in trees], width=1)
-    for index, tree in enumerate(trees):
-        here = nodes.nodes_of(index)
-        fill_tree(nodes, here, tree)
-        nodes.value[here] = tree.value[:, 0] * model.learning_rate
+    nodes = splits_of(trees, width=1)
+    nodes.fill("value", (tree.value[:, 0] for tree in trees))
+    nodes.value[...] *= model.learning_rate
     n_outputs = stages.shape[1]
     return TreeEnsemble(
         **nodes.finish(),

@@ -28,23 +28,23 @@ def to_ensemble(model: Any) -> TreeEnsemble:
     predictors = [predictor for iteration in iterations for predictor in iteration]
     column = _columns(model)
     nodes = NodeArrays.empty([len(predictor.nodes) for predictor in predictors], width=1)
-    category_set = np.full(len(nodes.left), -1, dtype=np.int32)
-    bitsets: list[npt.NDArray[np.uint32]] = [np.zeros((0, 8), dtype=np.uint32)]
-    n_sets = 0
-    for index, predictor in enumerate(predictors):
-        here, theirs = nodes.nodes_of(index), predictor.nodes
-        inner = theirs["is_leaf"] == 0
-        nodes.left[here] = np.where(inner, theirs["left"].astype(np.int32), -1)
-        nodes.right[here] = np.where(inner, theirs["right"].astype(np.int32), -1)
-        nodes.feature[here] = np.where(inner, column[theirs["feature_idx"]], -1)
-        nodes.threshold[here] = np.where(inner, theirs["num_threshold"], 0.0)
-        nodes.cover[here] = theirs["count"]
-        nodes.value[here, 0] = theirs["value"]
-        nodes.missing_left[here] = theirs["missing_go_to_left"]
-        by_set = inner & (theirs["is_categorical"] == 1)
-        category_set[here] = np.where(by_set, n_sets + theirs["bitset_idx"].astype(np.int32), -1)
-        bitsets.append(predictor.raw_left_cat_bitsets)
-        n_sets += len(predictor.raw_left_cat_bitsets)
+    # Many times quicker than np.concatenate, which compares the types of records field by field.
+    theirs = np.frombuffer(b"".join([p.nodes for p in predictors]), predictors[0].nodes.dtype)
+    inner = theirs["is_leaf"] == 0
+    nodes.left[inner], nodes.right[inner] = theirs["left"][inner], theirs["right"][inner]
+    nodes.feature[inner] = column[theirs["feature_idx"][inner]]
+    nodes.threshold[inner] = theirs["num_threshold"][inner]
+    nodes.cover[...] = theirs["count"]
+    nodes.value[:, 0] = theirs["value"]
+    nodes.missing_left[...] = theirs["missing_go_to_left"]
+
+    bitsets = [predictor.raw_left_cat_bitsets for predictor in predictors]
+    n_sets = np.array([len(sets) for sets in bitsets])
+    first_set = np.repeat(np.cumsum(n_sets) - n_sets, np.diff(nodes.tree_offsets))
+    by_set = inner & (theirs["is_categorical"] == 1)
+    category_set = np.full(len(theirs), -1, dtype=np.int32)
+    category_set[by_set] = first_set[by_set] + theirs["bitset_idx"][by_set]
+    del theirs, first_set
     category_set.setflags(write=False)
     category_offsets, category_codes = pack_bits(np.concatenate(bitsets))
     base_values = np.asarray(model._baseline_prediction, dtype=np.float64).ravel()

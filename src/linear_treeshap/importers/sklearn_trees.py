@@ -18,7 +18,7 @@ from ..errors import ModelError, UnsupportedModelError
 from .assemble import NodeArrays
 from .sklearn_rows import predict_as_trained, tree_row_format
 
-__all__ = ["fill_tree", "fitted", "mean_of_trees", "to_ensemble"]
+__all__ = ["fitted", "mean_of_trees", "splits_of", "to_ensemble"]
 
 Float64 = npt.NDArray[np.float64]
 
@@ -37,15 +37,13 @@ def mean_of_trees(model: Any) -> TreeEnsemble:
     else:
         trees = [fitted(model, "tree_")]
     columns, names = _outputs(model, trees[0])
-    nodes = NodeArrays.empty([tree.node_count for tree in trees], width=len(columns))
-    for index, tree in enumerate(trees):
-        here = nodes.nodes_of(index)
-        fill_tree(nodes, here, tree)
-        nodes.value[here] = tree.value.reshape(tree.node_count, -1)[:, columns]
+    values = [tree.value.reshape(tree.node_count, -1)[:, columns] for tree in trees]
+    nodes = splits_of(trees, width=values[0].shape[1])
+    nodes.fill("value", values)
     nodes.value[...] /= len(trees)
     return TreeEnsemble(
         **nodes.finish(),
-        base_values=np.zeros(len(columns)),
+        base_values=np.zeros(nodes.value.shape[1]),
         row_format=tree_row_format(model),
         output_names=names,
     )
@@ -63,30 +61,30 @@ def fitted(model: Any, attribute: str) -> Any:
     return getattr(model, attribute)
 
 
-def fill_tree(
-    nodes: NodeArrays, here: slice, tree: Any, features: npt.NDArray[np.integer[Any]] | None = None
-) -> None:
-    """Copy everything but the values of a fitted ``tree_``; ``features`` are its columns' numbers."""
-    inner = tree.children_left >= 0
-    column = tree.feature if features is None else features[tree.feature]
-    nodes.left[here] = tree.children_left
-    nodes.right[here] = tree.children_right
-    nodes.feature[here] = np.where(inner, column, -1)
-    nodes.threshold[here] = np.where(inner, tree.threshold, 0.0)
-    nodes.cover[here] = tree.weighted_n_node_samples
-    nodes.missing_left[here] = tree.missing_go_to_left
+def splits_of(trees: Sequence[Any], width: int) -> NodeArrays:
+    """Everything but the values of fitted trees, given as their ``tree_``."""
+    nodes = NodeArrays.empty([tree.node_count for tree in trees], width)
+    nodes.fill("left", (tree.children_left for tree in trees))
+    nodes.fill("right", (tree.children_right for tree in trees))
+    nodes.fill("feature", (tree.feature for tree in trees))
+    nodes.fill("threshold", (tree.threshold for tree in trees))
+    nodes.fill("cover", (tree.weighted_n_node_samples for tree in trees))
+    nodes.fill("missing_left", (tree.missing_go_to_left for tree in trees))
+    leaf = nodes.left < 0
+    nodes.feature[leaf], nodes.threshold[leaf] = -1, 0.0
+    return nodes
 
 
-def _outputs(model: Any, tree: Any) -> tuple[Sequence[int], tuple[str, ...] | None]:
+def _outputs(model: Any, tree: Any) -> tuple[Sequence[int] | slice, tuple[str, ...] | None]:
     """Which columns of a tree's flattened values are outputs, and what they are called.
 
     A classifier's values are padded to the largest number of classes among its targets.
     """
     classes = getattr(model, "classes_", None)
     if classes is None:
-        return range(tree.n_outputs), None
+        return slice(None), None
     if tree.n_outputs == 1:
-        return range(len(classes)), tuple(map(str, classes))
+        return slice(None), tuple(map(str, classes))
     columns, names = [], []
     for target, labels in enumerate(classes):
         columns += [target * tree.max_n_classes + code for code in range(len(labels))]

@@ -12,9 +12,8 @@ import numpy as np
 import numpy.typing as npt
 
 from ..ensemble import TreeEnsemble
-from .assemble import NodeArrays
 from .sklearn_rows import predict_as_trained, tree_row_format
-from .sklearn_trees import fill_tree, fitted
+from .sklearn_trees import fitted, splits_of
 
 __all__ = ["to_ensemble"]
 
@@ -22,11 +21,8 @@ __all__ = ["to_ensemble"]
 def to_ensemble(model: Any) -> TreeEnsemble:
     estimators = model.estimators_ if hasattr(model, "estimators_") else [model]
     trees = [fitted(estimator, "tree_") for estimator in estimators]
-    nodes = NodeArrays.empty([tree.node_count for tree in trees], width=1)
-    for index, (estimator, tree) in enumerate(zip(estimators, trees, strict=True)):
-        here = nodes.nodes_of(index)
-        fill_tree(nodes, here, tree)
-        nodes.value[here, 0] = _risk(estimator, tree)
+    nodes = splits_of(trees, width=1)
+    nodes.fill("value", (_risk(*pair)[:, None] for pair in zip(estimators, trees, strict=True)))
     nodes.value[...] /= len(trees)
     return TreeEnsemble(
         **nodes.finish(),

@@ -7,8 +7,8 @@ A ``base_margin`` belongs to the data, not to the model, and is not read.
 
 from __future__ import annotations
 
+import json
 import math
-import mmap
 import os
 from collections.abc import Callable, Sequence
 from itertools import pairwise
@@ -17,24 +17,24 @@ from typing import Any
 import numpy as np
 import numpy.typing as npt
 
+from .. import _core
 from ..ensemble import TreeEnsemble
 from ..errors import FileFormatError, LinearTreeShapError, ModelError, UnsupportedModelError
 from ..rows import Label, RowFormat
-from . import json_arrays, ubjson
+from .records import Columns
 
 __all__ = ["raw_prediction", "read_file", "to_ensemble"]
 
 Array = npt.NDArray[Any]
-Tree = dict[str, Any]
 
 
 def to_ensemble(model: Any) -> TreeEnsemble:
     """Read an ``xgboost.Booster`` or any of XGBoost's scikit-learn wrappers."""
     if not hasattr(model, "get_booster"):
-        return _from_document(ubjson.parse(model.save_raw("ubj"), _UNREAD))
+        return _build(*_parse(np.frombuffer(model.save_raw("ubj"), np.uint8)))
     booster = _fitted_booster(model)
-    return _from_document(
-        ubjson.parse(booster.save_raw("ubj"), _UNREAD),
+    return _build(
+        *_parse(np.frombuffer(booster.save_raw("ubj"), np.uint8)),
         n_rounds=_best_rounds(booster),
         missing_value=float(model.missing),
         class_names=[str(name) for name in getattr(model, "classes_", ())],
@@ -45,15 +45,7 @@ def read_file(path: str | os.PathLike[str]) -> TreeEnsemble:
     """Read a model that XGBoost saved as UBJSON or JSON; XGBoost itself is not needed."""
     if os.path.getsize(path) < 2:
         raise FileFormatError(f"{os.fspath(path)!r} is empty; expected an XGBoost model in UBJSON or JSON.")
-    with open(path, "rb") as file, mmap.mmap(file.fileno(), 0, access=mmap.ACCESS_READ) as content:
-        if content[:1] != b"{":
-            raise FileFormatError(
-                f"{os.fspath(path)!r} is not an XGBoost model in UBJSON or JSON. Load it with the XGBoost "
-                f"that wrote it and save it again as .ubj."
-            )
-        is_json = content[1:2] in b'" \t\r\n}'
-        document = json_arrays.parse(content, _UNREAD) if is_json else ubjson.parse(content[:], _UNREAD)
-    return _from_document(document)
+    return _build(*_parse(np.memmap(path, np.uint8, mode="r")))
 
 
 def raw_prediction(model: Any, X: Any) -> npt.NDArray[np.float64]:
@@ -91,8 +83,25 @@ def _fitted_booster(model: Any) -> Any:
 # -- the whole model -------------------------------------------------------------------------------
 
 
-def _from_document(
+def _parse(content: npt.NDArray[np.uint8]) -> tuple[Any, Columns]:
+    """The model without its trees, of which it keeps the number, and the trees."""
+    if content[0] != ord("{"):
+        raise FileFormatError(
+            "This is not an XGBoost model in UBJSON or JSON. Load it with the XGBoost that wrote it and "
+            "save it again as .ubj."
+        )
+    is_json = content[1] in b'" \t\r\n}'
+    try:
+        rest, columns = (_core.read_json if is_json else _core.read_ubjson)(content, "trees", _FIELDS)
+        return json.loads(rest.decode()), Columns(columns)
+    except ValueError as error:
+        form = "JSON" if is_json else "UBJSON"
+        raise FileFormatError(f"The XGBoost model is not complete {form}: {error}.") from error
+
+
+def _build(
     document: Any,
+    columns: Columns,
     n_rounds: int = 0,
     missing_value: float = math.nan,
     class_names: Sequence[str] = (),
@@ -104,18 +113,23 @@ def _from_document(
         booster = learner["gradient_booster"]
         _refuse_linear(booster["name"])
         # DART kept its tree model one level down, and its weights beside it, until XGBoost 3.3.
-        trees = booster["gbtree"]["model"] if "gbtree" in booster else booster["model"]
-        weights = booster.get("weight_drop", trees.get("weight_drop"))
-        base_values = _base_values(learner, is_trained=len(trees["trees"]) > 0)
-        with np.errstate(invalid="ignore"):  # a damaged number may be a NaN that NumPy warns of
-            columns = _columns(trees, weights, _n_trees(trees, n_rounds, len(base_values)))
-        row_format = _row_format(learner, trees, missing_value)
+        model = booster["gbtree"]["model"] if "gbtree" in booster else booster["model"]
+        weights = booster.get("weight_drop", model.get("weight_drop"))
+        base_values = _base_values(learner, is_trained=model["trees"] > 0)
+        row_format = _row_format(learner, model, missing_value)
+        n_trees = _n_trees(model, n_rounds, len(base_values))
+        columns = columns.head(n_trees)
+        with np.errstate(invalid="ignore", over="ignore"):  # damaged numbers: TreeEnsemble refuses them
+            arrays = _arrays(columns, weights)
+        tree_output = np.asarray(model["tree_info"], dtype=np.int32)[:n_trees]
     except LinearTreeShapError:
         raise
     except (KeyError, TypeError, ValueError, IndexError, AttributeError, OverflowError) as error:
         raise FileFormatError(f"The XGBoost model is damaged or incomplete: {error!r}.") from error
     names = tuple(class_names) if len(class_names) == len(base_values) > 1 else None
-    return TreeEnsemble(**columns, base_values=base_values, row_format=row_format, output_names=names)
+    return TreeEnsemble(
+        **arrays, base_values=base_values, row_format=row_format, tree_output=tree_output, output_names=names
+    )
 
 
 def _refuse_linear(booster_name: str) -> None:
@@ -126,14 +140,14 @@ def _refuse_linear(booster_name: str) -> None:
         )
 
 
-def _n_trees(trees: dict[str, Any], n_rounds: int, n_outputs: int) -> int:
+def _n_trees(model: dict[str, Any], n_rounds: int, n_outputs: int) -> int:
     """How many trees the first ``n_rounds`` rounds grew; 0 means all."""
-    n_trees = len(trees["trees"])
+    n_trees = int(model["trees"])
     if n_rounds == 0:
         return n_trees
-    ends = trees.get("iteration_indptr")
+    ends = model.get("iteration_indptr")
     if ends is None:  # before XGBoost 2.0: every round grew as many trees
-        return min(n_trees, n_rounds * n_outputs * int(trees["gbtree_model_param"]["num_parallel_tree"]))
+        return min(n_trees, n_rounds * n_outputs * int(model["gbtree_model_param"]["num_parallel_tree"]))
     return int(ends[min(n_rounds, len(ends) - 1)])
 
 
@@ -171,10 +185,10 @@ def _base_values(learner: dict[str, Any], is_trained: bool) -> npt.NDArray[np.fl
     return margins
 
 
-def _row_format(learner: dict[str, Any], trees: dict[str, Any], missing_value: float) -> RowFormat:
+def _row_format(learner: dict[str, Any], model: dict[str, Any], missing_value: float) -> RowFormat:
     n_features = int(learner["learner_model_param"]["num_feature"])
     names = tuple(learner.get("feature_names", ()))
-    encoders = trees.get("cats", {}).get("enc", ())
+    encoders = model.get("cats", {}).get("enc", ())
     labels = {feature: _labels(encoder) for feature, encoder in enumerate(encoders)}
     return RowFormat(
         n_features=n_features,
@@ -198,35 +212,39 @@ def _labels(encoder: dict[str, Any]) -> tuple[Label, ...]:
 
 # -- the trees -------------------------------------------------------------------------------------
 
-#: Arrays of a tree that we do not need.
-_UNREAD = frozenset({"base_weights", "categories_segments", "loss_changes", "parents", "split_type"})
+#: What we read of a tree; anything else it says is passed over.
+_FIELDS = (
+    "num_deleted", "size_leaf_vector",
+    "left_children", "right_children", "default_left", "split_indices", "split_conditions", "sum_hessian",
+    "leaf_weights",
+    "categories_nodes", "categories_sizes", "categories",
+)  # fmt: skip
 
 
-def _columns(model: dict[str, Any], weights: Any, n_trees: int) -> dict[str, Any]:
+def _arrays(columns: Columns, weights: Any) -> dict[str, Any]:
     """The trees as the arrays of a TreeEnsemble."""
-    trees: list[Tree] = model["trees"][:n_trees]
-    sizes = np.array([len(tree["left_children"]) for tree in trees], dtype=np.int64)
+    sizes = columns.lengths("left_children")
     offsets = np.concatenate([[0], np.cumsum(sizes)])
-    cover = _covers(trees, sizes)
-    left = _column(trees, "left_children", np.int32, sizes)
-    right = _column(trees, "right_children", np.int32, sizes)
+    cover = _covers(columns, sizes)
+    left = columns.take("left_children", sizes, np.int32)
+    right = columns.take("right_children", sizes, np.int32)
     leaf = left < 0
-    missing_left = _column(trees, "default_left", np.bool_, sizes) & ~leaf
-    condition = _column(trees, "split_conditions", np.float32, sizes)
-    value = _leaf_values(trees, sizes, leaf, condition, right)
+    missing_left = columns.take("default_left", sizes, np.bool_) & ~leaf
+    condition = columns.take("split_conditions", sizes, np.float32)
+    value = _leaf_values(columns, sizes, leaf, condition, right)
     right[leaf] = -1
     if weights is not None and len(weights):
-        value *= np.repeat(np.asarray(weights, dtype=np.float32)[:n_trees], sizes)[:, None]
+        value *= np.repeat(np.asarray(weights, dtype=np.float32)[: len(sizes)], sizes)[:, None]
 
-    category_set, category_offsets, category_codes = _category_sets(trees, offsets)
+    category_set, category_offsets, category_codes = _category_sets(columns, offsets)
     # XGBoost sends the categories of a set right, and everything else left.
     swapped = category_set >= 0
     left[swapped], right[swapped] = right[swapped], left[swapped]
     missing_left[swapped] = ~missing_left[swapped]
-    columns: dict[str, Any] = {
+    arrays: dict[str, Any] = {
         "left": left,
         "right": right,
-        "feature": np.where(leaf, np.int32(-1), _column(trees, "split_indices", np.int32, sizes)),
+        "feature": np.where(leaf, np.int32(-1), columns.take("split_indices", sizes, np.int32)),
         # x < t is x <= (the float32 before t), because x is a float32 too.
         "threshold": np.where(leaf | swapped, np.float64(0), np.nextafter(condition, np.float32(-np.inf))),
         "cover": cover,
@@ -234,69 +252,56 @@ def _columns(model: dict[str, Any], weights: Any, n_trees: int) -> dict[str, Any
         "missing_left": missing_left,
         "category_set": category_set,
     }
-    if any(int(tree["tree_param"]["num_deleted"]) for tree in trees):
-        offsets = _drop_deleted(columns, offsets)
-    for column in columns.values():
-        column.setflags(write=False)  # so that it need not be copied
+    if columns.take("num_deleted", np.ones_like(sizes)).any():
+        offsets = _drop_deleted(arrays, offsets)
+    for array in arrays.values():
+        array.setflags(write=False)  # so that it need not be copied
     return {
-        **columns,
+        **arrays,
         "tree_offsets": offsets,
         "category_offsets": category_offsets,
         "category_codes": category_codes,
-        "tree_output": np.asarray(model["tree_info"], dtype=np.int32)[:n_trees],
     }
 
 
-def _column(trees: Sequence[Tree], name: str, dtype: Any, sizes: Array, width: int = 1) -> Array:
-    """One array of every tree, end to end. It is taken out: the last array to go frees the file's bytes."""
-    parts = [np.asarray(tree.pop(name)) for tree in trees]
-    if [len(part) for part in parts] != (sizes * width).tolist():
-        raise FileFormatError(f"The XGBoost model is damaged: {name!r} is not as long as its tree.")
-    return np.concatenate([np.zeros(0, dtype), *parts], dtype=dtype, casting="unsafe")
-
-
-def _leaf_values(trees: Sequence[Tree], sizes: Array, leaf: Array, condition: Array, right: Array) -> Array:
+def _leaf_values(columns: Columns, sizes: Array, leaf: Array, condition: Array, right: Array) -> Array:
     """(n_nodes, width) what each leaf adds; zero at inner nodes."""
-    width = max((int(tree["tree_param"]["size_leaf_vector"]) for tree in trees), default=1)
+    width = int(columns.take("size_leaf_vector", np.ones_like(sizes), np.int32).max(initial=0))
     if width <= 1:  # a leaf's value is stored as its split condition (and older files say width 0)
         return np.where(leaf, condition, np.float64(0))[:, None]
     # A leaf's right child is the number of its vector.
-    n_leaves = np.array([len(tree["leaf_weights"]) for tree in trees], dtype=np.int64) // width
-    vectors = _column(trees, "leaf_weights", np.float32, n_leaves, width).reshape(-1, width)
+    n_leaves = columns.lengths("leaf_weights") // width
+    vectors = columns.take("leaf_weights", n_leaves * width, np.float32).reshape(-1, width)
     first = np.repeat(np.cumsum(n_leaves) - n_leaves, sizes)
     value = np.zeros((len(leaf), width))
     value[leaf] = vectors[(first + right)[leaf]]
     return value
 
 
-def _covers(trees: Sequence[Tree], sizes: Array) -> Array:
-    if trees and "sum_hessian" not in trees[0]:
+def _covers(columns: Columns, sizes: Array) -> Array:
+    if sizes.any() and not columns.lengths("sum_hessian").any():
         raise UnsupportedModelError(
             "This XGBoost model does not say how much training data reached each node (vector leaves "
             "before XGBoost 3.2 do not). Train it with XGBoost 3.2 or later, or with "
             "multi_strategy='one_output_per_tree'."
         )
-    return _column(trees, "sum_hessian", np.float32, sizes).astype(np.float64)
+    return columns.take("sum_hessian", sizes, np.float32).astype(np.float64)
 
 
-def _category_sets(trees: Sequence[Tree], tree_offsets: Array) -> tuple[Array, Array, Array]:
+def _category_sets(columns: Columns, tree_offsets: Array) -> tuple[Array, Array, Array]:
     """Which set each node asks for, where each set begins, and the codes of all sets."""
+    n_sets = columns.lengths("categories_nodes")
+    nodes = columns.take("categories_nodes", n_sets, np.int64) + np.repeat(tree_offsets[:-1], n_sets)
     category_set = np.full(int(tree_offsets[-1]), -1, dtype=np.int32)
-    categorical = [i for i, tree in enumerate(trees) if len(tree.get("categories_nodes", ()))]
-    nodes, sizes, codes = [np.zeros(0, np.int64)], [np.zeros(0, np.int64)], [np.zeros(0, np.int32)]
-    for i in categorical:
-        tree = trees[i]
-        nodes.append(tree_offsets[i] + np.asarray(tree.pop("categories_nodes")))
-        sizes.append(np.asarray(tree.pop("categories_sizes")))
-        codes.append(np.asarray(tree.pop("categories")))
-    category_set[np.concatenate(nodes)] = np.arange(sum(map(len, nodes)), dtype=np.int32)
-    offsets = np.concatenate([[0], np.cumsum(np.concatenate(sizes))])
-    return category_set, offsets, np.concatenate(codes).astype(np.int32)
+    category_set[nodes] = np.arange(len(nodes), dtype=np.int32)
+    sizes = columns.take("categories_sizes", n_sets, np.int64)
+    codes = columns.take("categories", columns.lengths("categories"), np.int32)
+    return category_set, np.concatenate([[0], np.cumsum(sizes)]), codes
 
 
-def _drop_deleted(columns: dict[str, Any], offsets: Array) -> Array:
+def _drop_deleted(arrays: dict[str, Any], offsets: Array) -> Array:
     """Take out the nodes that pruning left behind; returns the new tree offsets."""
-    left, right = columns["left"], columns["right"]
+    left, right = arrays["left"], arrays["right"]
     root = np.repeat(offsets[:-1], np.diff(offsets))
     kept = np.zeros(len(left), dtype=np.bool_)
     level = offsets[:-1]
@@ -309,6 +314,6 @@ def _drop_deleted(columns: dict[str, Any], offsets: Array) -> Array:
     for child in (left, right):
         inner = child >= 0
         child[inner] = position[(root + child)[inner]] - position[root[inner]]
-    for name in columns:
-        columns[name] = columns[name][kept]
+    for name in arrays:
+        arrays[name] = arrays[name][kept]
     return position[offsets]

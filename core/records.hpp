@@ -1,0 +1,62 @@
+// A model file → columns of numbers. A file holds a list of records, its trees; a field of a record is
+// a number or a list of numbers. The numbers of one field, of all records end to end, are a column.
+// What the file says besides is little, and is handed on as text.
+//
+// Numbers become doubles, which is exact for every integer and float32 in these files. Damage throws
+// std::invalid_argument. Nothing is allocated that the bytes of the file do not fill themselves.
+#pragma once
+
+#include <charconv>
+#include <cstdint>
+#include <optional>
+#include <string>
+#include <string_view>
+#include <vector>
+
+namespace linear_treeshap {
+
+struct Column {
+    std::string name;
+    std::vector<double> values;
+    std::vector<std::int64_t> offsets{0};  // (n_records + 1,) where the numbers of each record begin
+};
+
+struct Records {
+    std::vector<Column> columns;
+    std::string rest;  // what the file says outside its records
+
+    explicit Records(const std::vector<std::string>& fields) {
+        for (const std::string& field : fields) columns.push_back({field, {}});
+    }
+
+    // Null for a field that nobody asked for.
+    Column* find(std::string_view field) {
+        for (Column& column : columns)
+            if (column.name == field) return &column;
+        return nullptr;
+    }
+
+    void end_record() {
+        for (Column& column : columns) column.offsets.push_back(static_cast<std::int64_t>(column.values.size()));
+    }
+};
+
+// JSON or UBJSON whose records are the objects in the list called `list_name`, wherever that is. Fields
+// of objects inside a record are fields of the record. The rest is JSON, with the number of records in
+// place of the list.
+Records read_json(std::string_view text, std::string_view list_name, const std::vector<std::string>& fields);
+Records read_ubjson(std::string_view bytes, std::string_view list_name, const std::vector<std::string>& fields);
+
+// LightGBM's text: lines "field=1 2 3", and a line "Tree=…" before each record. The rest is what stands
+// before the first record and behind the last.
+Records read_lightgbm(std::string_view text, const std::vector<std::string>& fields);
+
+// The number that `text` is, if it is one; the decimal point is a point in every locale.
+inline std::optional<double> to_number(std::string_view text) {
+    double number = 0.0;
+    const auto [end, error] = std::from_chars(text.data(), text.data() + text.size(), number);
+    if (error != std::errc() || end != text.data() + text.size()) return std::nullopt;
+    return number;
+}
+
+}  // namespace linear_treeshap
