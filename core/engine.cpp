@@ -40,7 +40,7 @@ Engine::Engine(const EnsembleView& ensemble, const RuleFor& rule_for, const Kern
         }
 }
 
-std::size_t Engine::rows_per_task(std::size_t n_rows, int n_threads) const {
+std::size_t Engine::rows_per_task() const {
     const bool is_cached = expanded_.data() != nullptr;
     std::size_t bytes_per_row = 1, most_leaves = 1;
     for (const auto& chunk : program_.chunks) {
@@ -50,9 +50,19 @@ std::size_t Engine::rows_per_task(std::size_t n_rows, int n_threads) const {
     }
     auto rows = is_cached ? kTaskRows : kTaskRowsExpanding;
     rows = std::min({rows, kMaxTaskBytes / bytes_per_row, kMaxTaskWork / most_leaves});
-    // Some tasks per thread, so that the last one to finish does not keep the others waiting.
-    if (n_threads > 1) rows = std::min(rows, n_rows / (4 * static_cast<std::size_t>(n_threads)));
     return round_to_blocks(rows);
+}
+
+// Where tasks begin, and the end. The last ones are smaller, so that threads finish together.
+std::vector<std::size_t> Engine::cuts(std::size_t n_rows, int n_threads) const {
+    const std::size_t most = rows_per_task();
+    std::vector<std::size_t> out{0};
+    while (out.back() < n_rows) {
+        const std::size_t left = n_rows - out.back();
+        const std::size_t share = n_threads > 1 ? left / (2 * static_cast<std::size_t>(n_threads)) : left;
+        out.push_back(out.back() + std::min(left, std::min(most, round_to_blocks(share))));
+    }
+    return out;
 }
 
 template <class Value>
@@ -68,8 +78,8 @@ void Engine::explain(const RowsView& rows, std::span<Value> values, int n_thread
     const std::size_t work = program_.n_leaves * rows.n_rows;
     n_threads =
         static_cast<int>(std::clamp<std::size_t>(work / kWorkPerThread, 1, static_cast<std::size_t>(n_threads)));
-    const std::size_t task_rows = rows_per_task(rows.n_rows, n_threads);
-    const std::size_t n_parts = (rows.n_rows + task_rows - 1) / task_rows;
+    const std::vector<std::size_t> begin = cuts(rows.n_rows, n_threads);
+    const std::size_t n_parts = begin.size() - 1;
     const bool split_trees = n_parts < static_cast<std::size_t>(n_threads) && n_chunks > 1;
     const std::size_t number_size = program_.is_float32 ? sizeof(float) : sizeof(double);
     Control control(poll, work);
@@ -79,7 +89,7 @@ void Engine::explain(const RowsView& rows, std::span<Value> values, int n_thread
         std::size_t first_value, n_values;
     };
     const auto part_at = [&](std::size_t i) {
-        const std::size_t first = i * task_rows, n = std::min(task_rows, rows.n_rows - first);
+        const std::size_t first = begin[i], n = begin[i + 1] - first;
         const auto* const data = static_cast<const std::byte*>(rows.data) +
                                  first * static_cast<std::size_t>(program_.n_columns) * number_size;
         return Part{{data, n}, first * row_values, n * row_values};

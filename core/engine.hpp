@@ -22,7 +22,8 @@ class Engine {
     const Kernel& kernel() const { return kernel_; }
 
   private:
-    std::size_t rows_per_task(std::size_t n_rows, int n_threads) const;
+    std::size_t rows_per_task() const;
+    std::vector<std::size_t> cuts(std::size_t n_rows, int n_threads) const;
 
     Program program_;
     const Kernel& kernel_;

@@ -5,6 +5,7 @@
 #include <algorithm>
 #include <atomic>
 #include <chrono>
+#include <condition_variable>
 #include <cstddef>
 #include <exception>
 #include <functional>
@@ -53,40 +54,40 @@ class Control {
 template <class Run>
 void parallel_for(std::size_t n_tasks, int n_threads, Control& control, const Run& run) {
     std::atomic<std::size_t> next{0};
-    std::atomic<int> n_working{0};
     std::exception_ptr error;
-    std::mutex error_mutex;
-    const auto work = [&](bool is_caller) {
+    std::size_t n_working = 0;
+    std::mutex mutex;  // of the two above
+    std::condition_variable someone_is_done;
+    const auto guarded = [&](const auto& action) {
         try {
-            for (std::size_t task; !control.stopped() && (task = next.fetch_add(1)) < n_tasks;) run(task, is_caller);
+            action();
         } catch (...) {
             control.stop();
-            const std::lock_guard lock(error_mutex);
+            const std::lock_guard lock(mutex);
             if (!error) error = std::current_exception();
         }
     };
+    const auto work = [&](bool is_caller) {
+        guarded([&] {
+            for (std::size_t task; !control.stopped() && (task = next.fetch_add(1)) < n_tasks;) run(task, is_caller);
+        });
+    };
     std::vector<std::jthread> threads;
-    const auto n_extra = std::min(n_tasks, static_cast<std::size_t>(n_threads)) - (n_tasks > 0 ? 1 : 0);
-    for (std::size_t i = 0; i < n_extra; ++i) {
-        n_working.fetch_add(1);
+    n_working = std::min(n_tasks, static_cast<std::size_t>(n_threads)) - (n_tasks > 0 ? 1 : 0);
+    for (std::size_t n_extra = n_working; n_extra > 0; --n_extra)
         threads.emplace_back([&] {
             work(false);
-            n_working.fetch_sub(1);
+            const std::lock_guard lock(mutex);
+            --n_working;
+            someone_is_done.notify_one();
         });
-    }
     work(true);
     // The others may have long tasks left: keep listening to the user until they are done.
-    auto pause = std::chrono::microseconds(20);
-    while (n_working.load() > 0) {
-        std::this_thread::sleep_for(pause);
-        pause = std::min<std::chrono::microseconds>(2 * pause, std::chrono::milliseconds(5));
-        try {
-            control.advance(0, true);
-        } catch (...) {
-            control.stop();
-            const std::lock_guard lock(error_mutex);
-            if (!error) error = std::current_exception();
-        }
+    for (std::unique_lock lock(mutex); n_working > 0;) {
+        if (someone_is_done.wait_for(lock, Control::kInterval) == std::cv_status::no_timeout) continue;
+        lock.unlock();
+        guarded([&] { control.advance(0, true); });
+        lock.lock();
     }
     threads.clear();  // joins
     if (error) std::rethrow_exception(error);
