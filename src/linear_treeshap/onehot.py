@@ -82,21 +82,24 @@ def category_labels(names: Sequence[str]) -> list[str] | None:
     return None if prefix is None else [name[len(prefix) + 1 :] for name in names]
 
 
-def check_rows(players: Players, rows: npt.NDArray[Any], first_row: int = 0) -> None:
+def check_rows(players: Players, rows: npt.NDArray[Any]) -> None:
     """Raise InputError if rows show that a family found by name is not one-hot."""
-    for player in sorted(players.onehot):
-        columns = players.columns[player]
-        block = rows[:, columns]
-        is_one = block == 1
-        bad = (is_one.sum(axis=1) > 1) | ~(is_one | (block == 0) | np.isnan(block)).all(axis=1)
-        if bad.any():
-            row = int(np.argmax(bad))
-            found = {players.column_names[c]: float(rows[row, c]) for c in columns if rows[row, c] != 0}
-            raise InputError(
-                f"groups='onehot' took {', '.join(players.column_names[c] for c in columns[:3])} … for the "
-                f"categories of {players.names[player]!r}, but row {first_row + row} has {found}. Pass "
-                f"groups as a dictionary of group → columns."
-            )
+    families = sorted(players.onehot)
+    columns = np.concatenate([players.columns[player] for player in families])
+    starts = np.cumsum([0, *(len(players.columns[player]) for player in families[:-1])])
+    block = rows[:, columns]
+    is_one = block == 1
+    n_ones = np.add.reduceat(is_one, starts, axis=1, dtype=np.int32)
+    is_odd = np.logical_or.reduceat(~(is_one | (block == 0) | np.isnan(block)), starts, axis=1)
+    if (bad := (n_ones > 1) | is_odd).any():
+        row, family = (int(place) for place in np.argwhere(bad)[0])
+        members = players.columns[families[family]]
+        found = {players.column_names[c]: float(rows[row, c]) for c in members if rows[row, c] != 0}
+        raise InputError(
+            f"groups='onehot' took {', '.join(players.column_names[c] for c in members[:3])} … for the "
+            f"categories of {players.names[families[family]]!r}, but row {row} has {found}. Pass groups as a "
+            f"dictionary of group → columns."
+        )
 
 
 def _prefix(name: str) -> str | None:
