@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import copy
 import pickle
+import time
 from dataclasses import replace
 from pathlib import Path
 from typing import Any
@@ -13,7 +14,7 @@ import numpy.typing as npt
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
-from strategies import ensembles, random_ensemble, random_rows
+from strategies import chain, ensembles, random_ensemble, random_rows
 
 from linear_treeshap import (
     FileFormatError,
@@ -251,6 +252,25 @@ def test_a_family_that_is_not_one_hot_after_all_is_told_in_full() -> None:
     rows[1, 2:5] = [0.5, np.nan, 1]
     explanation = TreeExplainer(ensemble, groups=PLACE)(rows)
     assert explanation.data[:2, 2].tolist() == ["Bern=1, Rome=1, Oslo=0", "Bern=0.5, Rome=nan, Oslo=1"]
+
+
+def test_no_rows_are_explained_in_players() -> None:
+    ensemble, rows = _forest()
+    for groups in (PLACE, "onehot"):
+        explanation = TreeExplainer(ensemble, groups=groups)(rows[:0])
+        assert explanation.values.shape == explanation.data.shape
+        assert len(explanation) == 0
+
+
+def test_wide_models_are_grouped_in_no_time() -> None:
+    """In proportion to the columns, not to their square: 100,000 of them in 20,000 groups."""
+    names = tuple(f"v{i // 5}_{i % 5}" for i in range(100_000))
+    groups = {f"v{i}": [f"v{i}_{j}" for j in range(5)] for i in range(20_000)}
+    ensemble = replace(chain([0]), row_format=RowFormat(len(names), names))
+    started = time.process_time()
+    for wanted in (groups, "onehot"):
+        assert TreeExplainer(ensemble, groups=wanted).players.n_players == 20_000
+    assert time.process_time() - started < 10  # by the square it would be hours
 
 
 def test_one_row_is_explained_in_players() -> None:

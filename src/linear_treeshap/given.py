@@ -9,6 +9,7 @@ from typing import Any
 import numpy as np
 
 from .ensemble import TreeEnsemble
+from .errors import InputError
 from .frames import column_names, is_frame, match_columns
 from .importers.preprocessing import Preprocessing
 from .onehot import check_rows
@@ -44,7 +45,8 @@ class Given:
     @classmethod
     def of(cls, X: Any, ensemble: TreeEnsemble, preprocessing: Preprocessing | None, roles: Roles) -> Given:
         """Match the columns of ``X`` with the model's; an InputError says what does not fit."""
-        raw, is_one_row = as_table(X)
+        takes_texts = preprocessing is not None and preprocessing.takes_texts
+        raw, is_one_row = (_texts(X), False) if takes_texts else as_table(X)
         shown = raw if preprocessing is None else preprocessing.transform(raw)
         names = column_names(shown)
         order = None if names is None else match_columns(names, ensemble.row_format)
@@ -107,6 +109,15 @@ class Given:
         step = max(_MIN_SLICE_ROWS, _SLICE_BYTES // (8 * max(1, numbers_per_row)))
         for start in range(0, self.rows.n_rows, step):
             yield slice(start, min(start + step, self.rows.n_rows))
+
+
+def _texts(X: Any) -> list[Any]:
+    """A row is a text."""
+    if isinstance(X, str) or np.ndim(X) > 1:
+        raise InputError(
+            "The pipeline reads texts. Pass a list, an array or a Series of them, one for each row."
+        )
+    return list(X)
 
 
 def _columns_named(table: Any, names: Sequence[str], wanted: Sequence[str]) -> Any:
