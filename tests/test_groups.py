@@ -6,6 +6,7 @@ import copy
 import pickle
 import time
 from dataclasses import replace
+from fractions import Fraction
 from pathlib import Path
 from typing import Any
 
@@ -193,6 +194,19 @@ def test_an_explainer_speaks_of_players(n_outputs: int) -> None:
     assert importance.feature_names == ("place", "age", "city")
     expected = np.abs(explanation.values).mean(axis=0).reshape(3, -1)
     np.testing.assert_allclose(importance.mean_abs, expected, rtol=1e-12)
+
+
+def test_other_indices_are_of_players_too() -> None:
+    """Banzhaf values of groups, as the definition has them."""
+    ensemble, rows = _forest()
+    explainer = TreeExplainer(ensemble, groups=PLACE, index="banzhaf")
+    exact = oracle.shapley_values(
+        ensemble,
+        rows[0],
+        players=explainer.players.of_column.tolist(),
+        weight=lambda present, others: Fraction(1, 2**others),
+    )
+    np.testing.assert_allclose(explainer.shap_values(rows)[0], oracle.as_float(exact)[:, 0], atol=1e-12)
 
 
 def test_out_is_of_the_shape_of_the_players() -> None:
