@@ -4,7 +4,9 @@ from __future__ import annotations
 
 import copy
 import pickle
+import time
 from dataclasses import replace
+from fractions import Fraction
 from pathlib import Path
 from typing import Any
 
@@ -13,7 +15,7 @@ import numpy.typing as npt
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
-from strategies import ensembles, random_ensemble, random_rows
+from strategies import chain, ensembles, random_ensemble, random_rows
 
 from linear_treeshap import (
     FileFormatError,
@@ -194,6 +196,19 @@ def test_an_explainer_speaks_of_players(n_outputs: int) -> None:
     np.testing.assert_allclose(importance.mean_abs, expected, rtol=1e-12)
 
 
+def test_other_indices_are_of_players_too() -> None:
+    """Banzhaf values of groups, as the definition has them."""
+    ensemble, rows = _forest()
+    explainer = TreeExplainer(ensemble, groups=PLACE, index="banzhaf")
+    exact = oracle.shapley_values(
+        ensemble,
+        rows[0],
+        players=explainer.players.of_column.tolist(),
+        weight=lambda present, others: Fraction(1, 2**others),
+    )
+    np.testing.assert_allclose(explainer.shap_values(rows)[0], oracle.as_float(exact)[:, 0], atol=1e-12)
+
+
 def test_out_is_of_the_shape_of_the_players() -> None:
     ensemble, rows = _forest()
     explainer = TreeExplainer(ensemble, groups=PLACE)
@@ -251,6 +266,25 @@ def test_a_family_that_is_not_one_hot_after_all_is_told_in_full() -> None:
     rows[1, 2:5] = [0.5, np.nan, 1]
     explanation = TreeExplainer(ensemble, groups=PLACE)(rows)
     assert explanation.data[:2, 2].tolist() == ["Bern=1, Rome=1, Oslo=0", "Bern=0.5, Rome=nan, Oslo=1"]
+
+
+def test_no_rows_are_explained_in_players() -> None:
+    ensemble, rows = _forest()
+    for groups in (PLACE, "onehot"):
+        explanation = TreeExplainer(ensemble, groups=groups)(rows[:0])
+        assert explanation.values.shape == explanation.data.shape
+        assert len(explanation) == 0
+
+
+def test_wide_models_are_grouped_in_no_time() -> None:
+    """In proportion to the columns, not to their square: 100,000 of them in 20,000 groups."""
+    names = tuple(f"v{i // 5}_{i % 5}" for i in range(100_000))
+    groups = {f"v{i}": [f"v{i}_{j}" for j in range(5)] for i in range(20_000)}
+    ensemble = replace(chain([0]), row_format=RowFormat(len(names), names))
+    started = time.process_time()
+    for wanted in (groups, "onehot"):
+        assert TreeExplainer(ensemble, groups=wanted).players.n_players == 20_000
+    assert time.process_time() - started < 10  # by the square it would be hours
 
 
 def test_one_row_is_explained_in_players() -> None:

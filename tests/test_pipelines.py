@@ -34,7 +34,7 @@ from sklearn.ensemble import (  # noqa: E402
     HistGradientBoostingClassifier,
     RandomForestRegressor,
 )
-from sklearn.feature_extraction.text import CountVectorizer  # noqa: E402
+from sklearn.feature_extraction.text import CountVectorizer, TfidfVectorizer  # noqa: E402
 from sklearn.feature_selection import SelectKBest, f_regression  # noqa: E402
 from sklearn.impute import SimpleImputer  # noqa: E402
 from sklearn.model_selection import GridSearchCV  # noqa: E402
@@ -211,6 +211,20 @@ def test_texts_are_explained_as_one_raw_column() -> None:
     assert explanation[:, "text"].values.any()
     total = explanation.base_values + explanation.values.sum(axis=1)
     np.testing.assert_allclose(total, model.predict(X), rtol=1e-12)
+
+
+def test_pipelines_of_texts_are_explained_in_words() -> None:
+    """A row is a text then, and there is no raw column but the text itself."""
+    texts = ["a good film", "a bad film", "good", "bad bad film"] * 10
+    model = make_pipeline(TfidfVectorizer(), DecisionTreeRegressor(max_depth=4)).fit(texts, np.arange(40))
+    explainer = TreeExplainer(model)
+    for given in (texts, np.array(texts), pd.Series(texts)):
+        explanation = explainer(given)
+        assert explanation.feature_names == ("bad", "film", "good")
+        total = explanation.base_values + explanation.values.sum(axis=1)
+        np.testing.assert_allclose(total, model.predict(texts), rtol=1e-12)
+    with pytest.raises(InputError, match="Pass a list, an array or a Series of them"):
+        explainer("a good film")
 
 
 def test_raw_columns_may_be_absent_or_too_many_where_the_pipeline_allows_it() -> None:

@@ -6,6 +6,7 @@ import sys
 from collections.abc import Iterator
 from typing import Any
 
+import numpy as np
 import pytest
 import zoo
 
@@ -74,6 +75,32 @@ def test_pictures_are_drawn_and_name_the_features(single: Explanation, picture: 
     PICTURES[picture](single)
     shown = _texts(plt.gcf())
     assert "age" in shown
+
+
+@pytest.fixture(scope="module")
+def raw() -> Explanation:
+    """A pipeline in raw columns: texts, some of them missing, beside numbers."""
+    pd = pytest.importorskip("pandas")
+    from sklearn.compose import ColumnTransformer
+    from sklearn.ensemble import RandomForestRegressor
+    from sklearn.pipeline import make_pipeline
+    from sklearn.preprocessing import OneHotEncoder
+
+    rng = np.random.default_rng(0)
+    X = pd.DataFrame({"city": rng.choice(["Bern", "Rome", None], size=60), "age": rng.normal(size=60)})
+    columns = ColumnTransformer([("city", OneHotEncoder(), ["city"])], remainder="passthrough")
+    forest = RandomForestRegressor(5, random_state=0)
+    return TreeExplainer(make_pipeline(columns, forest).fit(X, X["age"] + (X["city"] == "Rome")))(X)
+
+
+@pytest.mark.filterwarnings("ignore:The NumPy global RNG was seeded:FutureWarning")  # hypothesis seeds it
+@pytest.mark.parametrize(
+    "picture", ["bar", "beeswarm", "waterfall", "scatter", "scatter, coloured", "heatmap", "force"]
+)
+def test_raw_columns_of_texts_are_drawn(raw: Explanation, picture: str) -> None:
+    """shap itself sorts texts, which fails where one is missing."""
+    PICTURES[picture](raw)
+    assert "city" in _texts(plt.gcf())
 
 
 @pytest.mark.filterwarnings("ignore:The NumPy global RNG was seeded:FutureWarning")  # hypothesis seeds it

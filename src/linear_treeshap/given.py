@@ -9,6 +9,7 @@ from typing import Any
 import numpy as np
 
 from .ensemble import TreeEnsemble
+from .errors import InputError
 from .frames import column_names, is_frame, match_columns
 from .importers.preprocessing import Preprocessing
 from .onehot import check_rows
@@ -22,6 +23,8 @@ __all__ = ["Given"]
 
 #: Rows that have to be copied or made dense are read in slices of about this many bytes.
 _SLICE_BYTES = 1 << 26
+#: Are these really one-hot? That many rows are looked at.
+_CHECKED_ROWS = 1024
 #: Fewer rows than this at once would leave threads and lanes idle.
 _MIN_SLICE_ROWS = 1024
 
@@ -33,15 +36,17 @@ class Given:
     rows: Rows
     raw: Any  # two-dimensional, as it came
     table: Any  # two-dimensional, the columns that the trees read, in the model's order
-    shown: Any  # a column per player, in the order of the values
-    order: list[int] | None  # the place of each player's values, where columns are players; None if as it is
-    names: tuple[str, ...] | None  # of what is shown, if it has any
+    shown: Any  # the columns that players are made of; in the user's order where each is a player
+    order: list[int] | None  # the user's column for each of the model's; None if they are the same
+    names: tuple[str, ...] | None  # of the players, if they have any
     is_one_row: bool  # of one dimension
+    groups: Players | None = None  # where columns are not the players
 
     @classmethod
     def of(cls, X: Any, ensemble: TreeEnsemble, preprocessing: Preprocessing | None, roles: Roles) -> Given:
         """Match the columns of ``X`` with the model's; an InputError says what does not fit."""
-        raw, is_one_row = as_table(X)
+        takes_texts = preprocessing is not None and preprocessing.takes_texts
+        raw, is_one_row = (_texts(X), False) if takes_texts else as_table(X)
         shown = raw if preprocessing is None else preprocessing.transform(raw)
         names = column_names(shown)
         order = None if names is None else match_columns(names, ensemble.row_format)
@@ -54,8 +59,7 @@ class Given:
         if names is None and not isinstance(shown, np.ndarray) and not hasattr(shown, "tocsr"):
             shown = rows[0 : rows.n_rows]  # a DMatrix or Pool cannot be cut or shown
         given = cls(rows, raw, table, shown, order, names, is_one_row)
-        if roles.is_raw:
-            given = given._in_raw_columns(roles)
+        given = given._in_raw_columns(roles) if roles.is_raw else given
         return given if roles.of_rows.are_columns else given._in_groups(roles.of_rows)
 
     def _in_raw_columns(self, roles: Roles) -> Given:
@@ -71,12 +75,11 @@ class Given:
         return replace(self, shown=self.raw, order=order, names=names)
 
     def _in_groups(self, players: Players) -> Given:
-        """The order and the names of groups are their own, whatever that of the columns."""
+        """The order and the names of groups are their own, whatever those of the columns."""
         if players.is_guess:
-            for part in self.slices(numbers_per_row=len(players.of_column)):
-                check_rows(players, self.rows[part], part.start)
+            check_rows(players, self.rows[:_CHECKED_ROWS])
         in_order = self.shown if self.order is None else take_columns(self.shown, self.order)
-        return replace(self, shown=table_of_players(in_order, players), order=None, names=players.names)
+        return replace(self, shown=in_order, order=None, names=players.names, groups=players)
 
     @property
     def index(self) -> Any:
@@ -93,7 +96,9 @@ class Given:
         return self.table
 
     def to_show(self, feature_names: Sequence[str] | None) -> Any:
-        """The rows for the user to see. What a pipeline made of a frame becomes a frame of that library."""
+        """A column per player. What a pipeline made of a frame becomes a frame of that library."""
+        if self.groups is not None:
+            return table_of_players(self.shown, self.groups)
         if feature_names is None or not is_frame(self.raw) or not isinstance(self.shown, np.ndarray):
             return self.shown
         columns = dict(zip(feature_names, self.shown.T, strict=True))
@@ -104,6 +109,15 @@ class Given:
         step = max(_MIN_SLICE_ROWS, _SLICE_BYTES // (8 * max(1, numbers_per_row)))
         for start in range(0, self.rows.n_rows, step):
             yield slice(start, min(start + step, self.rows.n_rows))
+
+
+def _texts(X: Any) -> list[Any]:
+    """A row is a text."""
+    if isinstance(X, str) or np.ndim(X) > 1:
+        raise InputError(
+            "The pipeline reads texts. Pass a list, an array or a Series of them, one for each row."
+        )
+    return list(X)
 
 
 def _columns_named(table: Any, names: Sequence[str], wanted: Sequence[str]) -> Any:

@@ -7,7 +7,7 @@ turn out not to be one-hot are refused.
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
 from dataclasses import replace
 from typing import Any
 
@@ -48,7 +48,7 @@ def find_families(names: Sequence[str], ensemble: TreeEnsemble) -> Players:
     families = {prefix: columns for prefix, columns in members.items() if len(columns) > 1}
     group_of: dict[int, str] = {}
     for column, prefix in prefix_of.items():
-        outer = [family for family in families if family != prefix and _begins(prefix, family)]
+        outer = [shorter for shorter in _shorter(prefix) if shorter in families]
         if outer and prefix in families:
             raise InputError(
                 f"It cannot be told from their names whether {names[families[prefix][0]]!r} and the others "
@@ -56,7 +56,7 @@ def find_families(names: Sequence[str], ensemble: TreeEnsemble) -> Players:
                 f"a dictionary of group → columns, or the fitted encoder: groups=encoder."
             )
         if outer or prefix in families:
-            group_of[column] = max(outer, key=len) if outer else prefix
+            group_of[column] = outer[0] if outer else prefix
     players = players_of_groups(group_of, names, onehot=set(group_of.values()))
     return replace(players, is_guess=bool(group_of))
 
@@ -76,27 +76,30 @@ def with_onehot(players: Players, ensemble: TreeEnsemble | None = None) -> Playe
 
 def category_labels(names: Sequence[str]) -> list[str] | None:
     """What is left of the names of a family without what they all begin with; None if they do not."""
-    prefix = _prefix(names[0])
-    while prefix is not None and not all(_begins(name, prefix) for name in names):
-        prefix = _prefix(prefix)
-    return None if prefix is None else [name[len(prefix) + 1 :] for name in names]
+    for prefix in _shorter(names[0]):
+        if all(name.startswith((f"{prefix}_", f"{prefix}=")) for name in names):
+            return [name[len(prefix) + 1 :] for name in names]
+    return None
 
 
-def check_rows(players: Players, rows: npt.NDArray[Any], first_row: int = 0) -> None:
+def check_rows(players: Players, rows: npt.NDArray[Any]) -> None:
     """Raise InputError if rows show that a family found by name is not one-hot."""
-    for player in sorted(players.onehot):
-        columns = players.columns[player]
-        block = rows[:, columns]
-        is_one = block == 1
-        bad = (is_one.sum(axis=1) > 1) | ~(is_one | (block == 0) | np.isnan(block)).all(axis=1)
-        if bad.any():
-            row = int(np.argmax(bad))
-            found = {players.column_names[c]: float(rows[row, c]) for c in columns if rows[row, c] != 0}
-            raise InputError(
-                f"groups='onehot' took {', '.join(players.column_names[c] for c in columns[:3])} … for the "
-                f"categories of {players.names[player]!r}, but row {first_row + row} has {found}. Pass "
-                f"groups as a dictionary of group → columns."
-            )
+    families = sorted(players.onehot)
+    columns = np.concatenate([players.columns[player] for player in families])
+    starts = np.cumsum([0, *(len(players.columns[player]) for player in families[:-1])])
+    block = rows[:, columns]
+    is_one = block == 1
+    n_ones = np.add.reduceat(is_one, starts, axis=1, dtype=np.int32)
+    is_odd = np.logical_or.reduceat(~(is_one | (block == 0) | np.isnan(block)), starts, axis=1)
+    if (bad := (n_ones > 1) | is_odd).any():
+        row, family = (int(place) for place in np.argwhere(bad)[0])
+        members = players.columns[families[family]]
+        found = {players.column_names[c]: float(rows[row, c]) for c in members if rows[row, c] != 0}
+        raise InputError(
+            f"groups='onehot' took {', '.join(players.column_names[c] for c in members[:3])} … for the "
+            f"categories of {players.names[families[family]]!r}, but row {row} has {found}. Pass groups as a "
+            f"dictionary of group → columns."
+        )
 
 
 def _prefix(name: str) -> str | None:
@@ -107,8 +110,11 @@ def _prefix(name: str) -> str | None:
     return before if before and separator else None
 
 
-def _begins(name: str, prefix: str) -> bool:
-    return name.startswith((f"{prefix}_", f"{prefix}="))
+def _shorter(name: str) -> Iterator[str]:
+    """What is before each of the separators, the longest first."""
+    while (prefix := _prefix(name)) is not None:
+        yield prefix
+        name = prefix
 
 
 def _can_be_zero_or_one(ensemble: TreeEnsemble) -> npt.NDArray[np.bool_]:

@@ -141,7 +141,7 @@ def players_of_groups(
             names.append(column_name if group is None else group)
         else:
             of_column.append(player_of_group[group])
-    own = {column_names[column] for column in range(len(column_names)) if column not in group_of}
+    own = {name for column, name in enumerate(column_names) if column not in group_of}
     clash = sorted(own & set(player_of_group))
     if clash:
         raise InputError(
@@ -158,6 +158,13 @@ class _Columns:
 
     names: tuple[str, ...]
     named: bool
+
+    @cached_property
+    def positions(self) -> dict[str, list[int]]:
+        found: dict[str, list[int]] = {}
+        for position, name in enumerate(self.names):
+            found.setdefault(name, []).append(position)
+        return found
 
     def position(self, key: Any, group: str) -> int:
         if isinstance(key, (int, np.integer)) and not isinstance(key, (bool, np.bool_)):
@@ -177,11 +184,11 @@ class _Columns:
                 f"columns. Pass feature_names=, or give the columns by position."
             )
         # LightGBM writes underscores for the spaces in its names.
-        for name in (key, key.replace(" ", "_")):
-            if self.names.count(name) > 1:
-                raise InputError(f"Several columns are called {name!r}. Give them by position.")
-            if name in self.names:
-                return self.names.index(name)
+        found = self.positions.get(key) or self.positions.get(key.replace(" ", "_")) or []
+        if len(found) == 1:
+            return found[0]
+        if found:
+            raise InputError(f"Several columns are called {key!r}. Give them by position.")
         raise InputError(
             f"Group {group!r} has the column {key!r}, which the model does not have. It has: "
             f"{_some(self.names)}."

@@ -23,6 +23,11 @@ class Preprocessing:
 
     steps: tuple[Any, ...]
 
+    @property
+    def takes_texts(self) -> bool:
+        """Does the first step count the words of texts, so that a row is a text and not a row of columns?"""
+        return hasattr(self.steps[0], "build_analyzer")
+
     def transform(self, table: Any) -> Any:
         """The table after all steps; columns of a frame may come in any order."""
         for step in self.steps:
