@@ -135,10 +135,21 @@ class Planner {
                 planned.above.push_back(level);
         const auto n_above = static_cast<std::int32_t>(planned.above.size() - begin);
         most_players_ = std::max(most_players_, n_above + 1);
+        if (n_places_ + planned.slots.size() + n_choices(n_above) > kMaxPlaces)
+            throw std::length_error("too many sets on the paths");
         members_.assign(1, part.chunk->players[at(player)]);
         add_sets(std::span(planned.above).subspan(begin), part, planned);
-        if (n_places_ + planned.slots.size() > kMaxPlaces) throw std::length_error("too many sets on the paths");
         return n_above;
+    }
+
+    // Choices of up to max_order - 1 out of n players, counted no further than to the limit.
+    std::size_t n_choices(std::int32_t n) const {
+        std::size_t choices = 1, sum = 1;
+        for (std::int32_t r = 1; r < out_.max_order && r <= n && sum <= kMaxPlaces; ++r) {
+            choices = choices * at(n - r + 1) / at(r);
+            sum += choices;
+        }
+        return sum;
     }
 
     void add_sets(std::span<const std::int32_t> above, SetChunk& part, SetTree& planned) {

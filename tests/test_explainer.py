@@ -399,14 +399,6 @@ def test_background_data_is_refused_for_now(regressor: zoo.ZooModel) -> None:
         TreeExplainer(regressor.model, regressor.rows[:10])
 
 
-def test_interactions_are_refused_for_now(regressor: zoo.ZooModel) -> None:
-    explainer = TreeExplainer(regressor.model)
-    with pytest.raises(NotImplementedError, match="Interaction values"):
-        explainer.shap_interaction_values(regressor.rows)
-    with pytest.raises(NotImplementedError, match="Interaction values"):
-        explainer(regressor.rows, interactions=True)
-
-
 def test_a_class_is_no_model() -> None:
     ensemble = pytest.importorskip("sklearn.ensemble")
     with pytest.raises(UnsupportedModelError, match="class RandomForestRegressor itself"):

@@ -23,11 +23,12 @@ from .errors import (
 from .explainer import TreeExplainer, explain
 from .explanation import Explanation
 from .importers import import_model
+from .interactions import Interactions
 from .row_format import RowFormat
 
 if TYPE_CHECKING:
     from . import paper
-    from .importance import GlobalImportance, global_importance
+    from .importance import GlobalImportance, GlobalInteractions, global_importance, global_interactions
     from .patch import patch_shap
     from .storage import load, save
 
@@ -36,7 +37,9 @@ __all__ = [
     "Explanation",
     "FileFormatError",
     "GlobalImportance",
+    "GlobalInteractions",
     "InputError",
+    "Interactions",
     "LinearTreeShapError",
     "MissingDependencyError",
     "ModelError",
@@ -47,6 +50,7 @@ __all__ = [
     "__version__",
     "explain",
     "global_importance",
+    "global_interactions",
     "import_model",
     "kernels",
     "load",
@@ -60,7 +64,9 @@ __version__ = "0.1.0"
 #: Name → the module that has it.
 _LATER = {
     "GlobalImportance": "importance",
+    "GlobalInteractions": "importance",
     "global_importance": "importance",
+    "global_interactions": "importance",
     "load": "storage",
     "patch_shap": "patch",
     "save": "storage",

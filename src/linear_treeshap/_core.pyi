@@ -18,8 +18,45 @@ class Engine:
         n_threads: int,
         progress: Callable[[float], object] | None,
     ) -> None: ...
+    def interactions(
+        self,
+        *,
+        rule: Callable[[int], tuple[Numbers, Numbers, Numbers]],
+        min_order: int,
+        max_order: int,
+        spread: list[float],  # by how many players a subset lacks; empty for none
+    ) -> Interactions: ...
     @property
     def kernel(self) -> str: ...
+
+class Interactions:
+    @property
+    def sets(self) -> list[list[int]]: ...  # players, increasing; smaller sets first
+    def explain(
+        self,
+        rows: npt.NDArray[np.floating],  # (n_rows, n_columns)
+        out: npt.NDArray[np.floating],  # (n_rows, n_sets, n_outputs), written
+        *,
+        n_threads: int,
+        progress: Callable[[float], object] | None,
+    ) -> None: ...
+    def explain_dense(
+        self,
+        rows: npt.NDArray[np.floating],  # (n_rows, n_columns)
+        out: npt.NDArray[np.floating],  # (n_rows, n_players, n_players, n_outputs), written
+        *,
+        n_threads: int,
+        progress: Callable[[float], object] | None,
+    ) -> None: ...
+    def add_up(
+        self,
+        rows: npt.NDArray[np.floating],  # (n_rows, n_columns)
+        sum: Numbers,  # (n_sets, n_outputs), added to
+        sum_abs: Numbers,  # (n_sets, n_outputs), added to
+        *,
+        n_threads: int,
+        progress: Callable[[float], object] | None,
+    ) -> None: ...
 
 # All three raise ValueError if the file is damaged.
 def read_json(data: npt.NDArray[np.uint8], list_name: str, fields: Sequence[str]) -> Records: ...

@@ -10,6 +10,7 @@ import os
 from collections.abc import Callable
 from functools import cache
 from pathlib import Path
+from typing import Any
 
 import numpy as np
 import numpy.typing as npt
@@ -76,6 +77,10 @@ class Engine:
             rule=index.rule,
             kernel=kernel,
         )
+
+        self.interactions = self._compiled.interactions
+        #: Engines for interactions that were asked for before; see `set_engine`.
+        self.set_engines: dict[Any, Any] = {}
 
     @property
     def kernel(self) -> str:

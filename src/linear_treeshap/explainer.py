@@ -18,14 +18,17 @@ from .engine import Engine, n_threads
 from .ensemble import TreeEnsemble
 from .errors import InputError
 from .explanation import Explanation
+from .frames import is_frame
 from .given import Given
 from .importers import import_model, raw_prediction
 from .importers.preprocessing import preprocessing_of
 from .indices import index_of
+from .interactions import Interactions, in_order
 from .model_output import require_raw
 from .players import Players
 from .progress import Progress, report
 from .roles import assign_roles
+from .set_engine import SetEngine, interaction_kind, pair_engine, set_engine
 
 __all__ = ["TreeExplainer", "explain"]
 
@@ -156,10 +159,11 @@ class TreeExplainer:
         Explanation
             The values with their names, base values and rows; of one row if ``X`` is one-dimensional.
         """
-        if interactions:
-            self.shap_interaction_values(X)
         given = Given.of(X, self.ensemble, self._preprocessing, self._roles)
-        values = self._values(given, self.ensemble, self._engine, check_additivity)
+        if interactions:
+            values = self._matrices(given, self.ensemble, self._engine)
+        else:
+            values = self._values(given, self.ensemble, self._engine, check_additivity)
         base_values = np.broadcast_to(self.ensemble.expected_value, (len(values), self.ensemble.n_outputs))
         names = given.names or self.feature_names
         explanation = Explanation.of_rows(
@@ -233,11 +237,100 @@ class TreeExplainer:
         values = values[:, :, 0] if ensemble.n_outputs == 1 else values
         return values[0] if given.is_one_row else values
 
-    def shap_interaction_values(self, X: Any, y: Any = None, tree_limit: int | None = None) -> Array:
-        """Interaction values; not supported yet."""
-        raise NotImplementedError(
-            "Interaction values are not supported yet. shap.TreeExplainer(model).shap_interaction_values(X) "
-            "computes them for path-dependent explanations."
+    def shap_interaction_values(
+        self,
+        X: Any,
+        y: Any = None,
+        tree_limit: int | None = None,
+        *,
+        out: npt.NDArray[np.floating] | None = None,
+        dtype: npt.DTypeLike = "float64",
+        progress: Progress = False,
+    ) -> npt.NDArray[np.floating]:
+        """Interaction values of all pairs of features, as matrices; options as for `shap_values`.
+
+        An entry off the diagonal is half of a pair's Shapley interaction index, and so is its mirror image;
+        the diagonal is what is left of each feature's own value, so rows and columns add up to
+        `shap_values`. For many features, `interactions` keeps only the pairs that meet in a tree.
+
+        Returns
+        -------
+        array
+            (n_rows, n_features, n_features), or (n_rows, n_features, n_features, n_outputs) for several
+            outputs; without the first dimension if ``X`` is one row of one dimension.
+
+        Examples
+        --------
+        >>> from linear_treeshap import TreeExplainer
+        >>> from sklearn.tree import DecisionTreeRegressor
+        >>> model = DecisionTreeRegressor().fit([[0, 0], [0, 1], [1, 0], [1, 1]], [0, 0, 0, 8])
+        >>> TreeExplainer(model).shap_interaction_values([[1.0, 1.0]])
+        array([[[2., 1.],
+                [1., 2.]]])
+        """
+        ensemble = _first_trees(self.ensemble, tree_limit)
+        engine = self._engine if ensemble is self.ensemble else self._engine_of(ensemble)
+        given = Given.of(X, ensemble, self._preprocessing, self._roles)
+        values = self._matrices(given, ensemble, engine, out=out, dtype=dtype, progress=progress)
+        if out is not None:
+            return out
+        values = values[..., 0] if ensemble.n_outputs == 1 else values
+        return values[0] if given.is_one_row else values
+
+    def interactions(
+        self,
+        X: Any,
+        order: int = 2,
+        *,
+        index: Literal["k-SII", "SII", "STII", "BII"] | None = None,
+        dtype: npt.DTypeLike = "float64",
+        progress: Progress = False,
+    ) -> Interactions:
+        """Interaction indices of all sets of up to ``order`` features that meet in a tree.
+
+        Parameters
+        ----------
+        X
+            Rows, as for `shap_values`.
+        order
+            The largest number of features in a set.
+        index
+            "SII", the Shapley interaction index; "k-SII", the same with larger sets taken off smaller ones so
+            that all sets of a row add up to its prediction; "STII", Shapley-Taylor, which adds up as well;
+            "BII", Banzhaf. None for k-SII, or for that of the explainer's own index if it is not Shapley's.
+        dtype, progress
+            As for `shap_values`.
+
+        Examples
+        --------
+        >>> from linear_treeshap import TreeExplainer
+        >>> from sklearn.tree import DecisionTreeRegressor
+        >>> model = DecisionTreeRegressor().fit([[0, 0], [0, 1], [1, 0], [1, 1]], [0, 0, 0, 8])
+        >>> TreeExplainer(model).interactions([[1.0, 1.0]]).to_frame()
+           Feature 0  Feature 1  Feature 0 × Feature 1
+        0        2.0        2.0                    2.0
+        """
+        kind, engine = self._set_engine(index, order)
+        given = Given.of(X, self.ensemble, self._preprocessing, self._roles)
+        shape = (given.rows.n_rows, len(engine.sets), engine.n_outputs)
+        values = np.empty(shape, dtype=_float_type(dtype))
+        with report(progress) as tell:
+            for part in given.slices(numbers_per_row=self.ensemble.n_features):
+                shown = None if tell is None else _share(tell, part, given.rows.n_rows)
+                engine.values(given.rows[part], values[part], n_jobs=self.n_jobs, progress=shown)
+            if tell is not None:
+                tell(1.0)
+        sets, values = in_order(engine.sets, values, given.order)
+        names = given.names or self.feature_names
+        return Interactions(
+            sets,
+            values[:, :, 0] if engine.n_outputs == 1 else values,
+            self.ensemble.expected_value,
+            tuple(names or (f"Feature {i}" for i in range(engine.n_players))),
+            self.ensemble.output_names or tuple(f"Output {i}" for i in range(engine.n_outputs)),
+            kind,
+            given.index,
+            given.raw if is_frame(given.raw) else None,
         )
 
     def iter_values(self, X: Any, *, n_jobs: int | None = None) -> Iterator[npt.NDArray[np.float64]]:
@@ -337,7 +430,7 @@ class TreeExplainer:
                 f"check_additivity={check_additivity!r} has nothing to compare: values of "
                 f"index={self.index!r} do not add up to the prediction. Leave check_additivity out."
             )
-        values = _output(given, engine, out, dtype)
+        values = _output(given, (engine.n_players,), engine.n_outputs, out, dtype)
         with report(progress) as tell:
             for part in given.slices(numbers_per_row=ensemble.n_features):
                 target = values[part]
@@ -351,6 +444,45 @@ class TreeExplainer:
         is_off = isinstance(check_additivity, (bool, np.bool_)) and not check_additivity
         if len(values) and not is_off and self._index.is_efficient:
             self._check(given, ensemble, values, tolerance)
+        return values
+
+    def _set_engine(self, index: Any, order: Any) -> tuple[str, SetEngine]:
+        """The engine of an interaction index, and its name."""
+        kind = interaction_kind(index, self._index)
+        return kind or str(self.index), set_engine(self._engine, kind, order, self._index)
+
+    def _slices(self, X: Any) -> Iterator[npt.NDArray[np.floating]]:
+        """The rows ``X`` as the engine reads them, some at a time."""
+        given = Given.of(X, self.ensemble, self._preprocessing, self._roles)
+        for part in given.slices(numbers_per_row=self.ensemble.n_features):
+            yield given.rows[part]
+
+    def _matrices(
+        self,
+        given: Given,
+        ensemble: TreeEnsemble,
+        engine: Engine,
+        *,
+        out: npt.NDArray[np.floating] | None = None,
+        dtype: npt.DTypeLike = "float64",
+        progress: Progress = False,
+    ) -> npt.NDArray[np.floating]:
+        """(n_rows, n_players, n_players, n_outputs) in the order in which they are shown."""
+        pairs = pair_engine(engine, self._index)
+        values = _output(given, (engine.n_players, engine.n_players), engine.n_outputs, out, dtype)
+        numbers = max(
+            ensemble.n_features, 1 if given.order is None else engine.n_players**2 * engine.n_outputs
+        )
+        with report(progress) as tell:
+            for part in given.slices(numbers_per_row=numbers):
+                target = values[part]
+                written = target if given.order is None else np.empty_like(target)
+                shown = None if tell is None else _share(tell, part, given.rows.n_rows)
+                pairs.matrices(given.rows[part], written, n_jobs=self.n_jobs, progress=shown)
+                if given.order is not None:
+                    target[:, np.array(given.order)[:, np.newaxis], given.order] = written
+            if tell is not None:
+                tell(1.0)
         return values
 
     def _check(
@@ -401,16 +533,24 @@ def _share(tell: Callable[[float], object], part: slice, n_rows: int) -> Callabl
     return lambda share: tell((part.start + share * (part.stop - part.start)) / n_rows)
 
 
+def _float_type(dtype: npt.DTypeLike) -> npt.DTypeLike:
+    if dtype not in ("float64", "float32", np.float64, np.float32):
+        raise InputError(f"dtype must be 'float64' or 'float32', got {dtype!r}.")
+    return dtype
+
+
 def _output(
-    given: Given, engine: Engine, out: npt.NDArray[np.floating] | None, dtype: npt.DTypeLike
+    given: Given,
+    shape_of_row: tuple[int, ...],
+    n_outputs: int,
+    out: npt.NDArray[np.floating] | None,
+    dtype: npt.DTypeLike,
 ) -> npt.NDArray[np.floating]:
-    """The array to write to, in three dimensions: the user's own if there is one."""
-    shape = (given.rows.n_rows, engine.n_players, engine.n_outputs)
+    """The array to write to, with outputs as its last dimension: the user's own if there is one."""
+    shape = (given.rows.n_rows, *shape_of_row, n_outputs)
     if out is None:
-        if dtype not in ("float64", "float32", np.float64, np.float32):
-            raise InputError(f"dtype must be 'float64' or 'float32', got {dtype!r}.")
-        return np.empty(shape, dtype=dtype)
-    expected: tuple[int, ...] = shape[:2] if engine.n_outputs == 1 else shape
+        return np.empty(shape, dtype=_float_type(dtype))
+    expected: tuple[int, ...] = shape[:-1] if n_outputs == 1 else shape
     expected = expected[1:] if given.is_one_row else expected
     is_array = isinstance(out, np.ndarray) and out.dtype in (np.float64, np.float32)
     if not is_array or out.shape != expected or not (out.flags.c_contiguous and out.flags.writeable):

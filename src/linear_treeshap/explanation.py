@@ -26,9 +26,11 @@ if TYPE_CHECKING:
 __all__ = ["Explanation"]
 
 Array = npt.NDArray[Any]
-Axis = Literal["row", "feature", "output"]
+Axis = Literal["row", "feature", "partner", "output"]
 
-_ALL_AXES: tuple[Axis, ...] = ("row", "feature", "output")
+#: Of plain values, and of interaction values, where a feature has a partner.
+_AXES: tuple[Axis, ...] = ("row", "feature", "output")
+_ALL_AXES: tuple[Axis, ...] = ("row", "feature", "partner", "output")
 
 
 @dataclass(frozen=True, eq=False, repr=False)
@@ -36,7 +38,8 @@ class Explanation:
     """Shapley values with their names, base values and rows.
 
     ``explanation[rows, features, outputs]`` cuts it: rows by position or mask, features and outputs by
-    position, name, or a list of either. A single row, feature or output drops its dimension.
+    position, name, or a list of either. A single row, feature or output drops its dimension. Interaction
+    values have another dimension of features, the partners, after the first.
 
     Examples
     --------
@@ -64,20 +67,23 @@ class Explanation:
     output_names: tuple[str, ...] | None = None  # default: "Output 0", …
     #: The labels of the rows, if they came from pandas.
     index: Any = None
-    #: What the dimensions of ``values`` are: of "row", "feature", "output", those not cut away.
+    #: What the dimensions of ``values`` are: of "row", "feature", "partner" (of interactions) and "output",
+    #: those not cut away.
     axes: tuple[Axis, ...] = ()
+    partner_names: tuple[str, ...] | None = None  # default: feature_names
 
     def __post_init__(self) -> None:
         def store(name: str, value: Any) -> None:
             object.__setattr__(self, name, value)
 
         store("values", np.asarray(self.values))
-        axes = tuple(self.axes) or _ALL_AXES[: self.values.ndim]
+        axes = tuple(self.axes) or (_AXES[: self.values.ndim] if self.values.ndim < 4 else _ALL_AXES)
         if self.values.ndim != len(axes):
             raise InputError(f"values have {self.values.ndim} dimensions for the axes {axes}.")
         store("axes", axes)
-        _, n_features, n_outputs = self._full.shape
-        n_rest = tuple(n for n, axis in zip(self.values.shape, axes, strict=True) if axis != "feature")
+        _, n_features, n_partners, n_outputs = self._all.shape
+        shape = zip(self.values.shape, axes, strict=True)
+        n_rest = tuple(n for n, axis in shape if axis in ("row", "output"))
         try:
             store("base_values", np.broadcast_to(self.base_values, n_rest))
         except ValueError as error:
@@ -86,6 +92,9 @@ class Explanation:
             ) from error
         store("feature_names", _names(self.feature_names, "Feature", n_features))
         store("output_names", _names(self.output_names, "Output", n_outputs))
+        if "partner" in axes:
+            partners = self.feature_names if self.partner_names is None else self.partner_names
+            store("partner_names", _names(partners, "Partner", n_partners))
 
     @classmethod
     def of_rows(
@@ -98,16 +107,17 @@ class Explanation:
         output_names: Sequence[str] | None,
         index: Any,
     ) -> Explanation:
-        """From (n_rows, n_features, n_outputs) values; a single output drops its dimension."""
-        single = values.shape[2] == 1
+        """From (n_rows, n_features[, n_partners], n_outputs) values; a single output drops its dimension."""
+        single = values.shape[-1] == 1
+        axes = _AXES if values.ndim == 3 else _ALL_AXES
         return cls(
-            values[:, :, 0] if single else values,
+            values[..., 0] if single else values,
             base_values[:, 0] if single else base_values,
             table,
             None if feature_names is None else tuple(feature_names),
             None if output_names is None else tuple(output_names),
             index,
-            _ALL_AXES[:2] if single else _ALL_AXES,
+            axes[:-1] if single else axes,
         )
 
     # -- like an array --------------------------------------------------------------------------------
@@ -137,31 +147,35 @@ class Explanation:
 
     def __getitem__(self, key: Any) -> Explanation:
         keys = self._keys(key)
-        values, table, index = self._full, self.table, self.index
-        rows = _positions(keys["row"], values.shape[0])
-        features = _positions(keys["feature"], values.shape[1], self.feature_names, "feature")
-        outputs = _positions(keys["output"], values.shape[2], self.output_names, "output")
-        chosen = (_several(rows), _several(features), _several(outputs))
+        values, table, index = self._all, self.table, self.index
+        names = {
+            "row": None,
+            "feature": self.feature_names,
+            "partner": self.partner_names,
+            "output": self.output_names,
+        }
+        asked = {
+            axis: _positions(keys[axis], length, names[axis], axis)
+            for axis, length in zip(_ALL_AXES, values.shape, strict=True)
+        }
+        rows, features, partners, outputs = map(_several, asked.values())
         # One axis after another, so that slices stay views and lists do not pair up.
-        values = values[chosen[0]][:, chosen[1]][:, :, chosen[2]]
-        base_values = self._full_base_values[chosen[0]][:, chosen[2]]
-        table = take_rows(table, chosen[0]) if not _is_all(chosen[0]) else table
-        if not _is_all(chosen[1]):
-            table = take_columns(table, np.arange(self._full.shape[1])[chosen[1]].tolist())
-        axes = tuple(
-            axis
-            for axis in self.axes
-            if not isinstance({"row": rows, "feature": features, "output": outputs}[axis], int)
-        )
+        values = values[rows][:, features][:, :, partners][..., outputs]
+        base_values = self._full_base_values[rows][:, outputs]
+        table = take_rows(table, rows) if not _is_all(rows) else table
+        if not _is_all(features):
+            table = take_columns(table, np.arange(self._all.shape[1])[features].tolist())
+        axes = tuple(axis for axis in self.axes if not isinstance(asked[axis], int))
         squeezed = tuple(slice(None) if axis in axes else 0 for axis in _ALL_AXES)
         return Explanation(
             values[squeezed],
-            base_values[(squeezed[0], squeezed[2])],
+            base_values[(squeezed[0], squeezed[3])],
             table,
-            tuple(np.array(self.feature_names, dtype=object)[chosen[1]]),
-            tuple(np.array(self.output_names, dtype=object)[chosen[2]]),
-            None if index is None else index[chosen[0]],
+            tuple(np.array(self.feature_names, dtype=object)[features]),
+            tuple(np.array(self.output_names, dtype=object)[outputs]),
+            None if index is None else index[rows],
             axes,
+            tuple(np.array(self.partner_names, dtype=object)[partners]) if "partner" in axes else None,
         )
 
     # -- views ------------------------------------------------------------------------------------------
@@ -279,7 +293,7 @@ class Explanation:
         players = with_onehot(group_columns(groups, self._feature_names))
         sums = [self._full[:, columns].sum(axis=1) for columns in players.columns]
         values = np.stack(sums, axis=1) if sums else self._full
-        kept = tuple(slice(None) if axis in self.axes else 0 for axis in _ALL_AXES)
+        kept = tuple(slice(None) if axis in self.axes else 0 for axis in _AXES)
         return replace(
             self,
             values=values[kept],
@@ -311,6 +325,8 @@ class Explanation:
         return Plots(self)
 
     def __repr__(self) -> str:
+        if "partner" in self.axes:
+            return f"Explanation(interaction values of shape {self.shape}: {', '.join(self.axes)})"
         n_rows, n_features, n_outputs = self._full.shape
         counts = [(n_rows, "row"), (n_features, "feature")] + (
             [(n_outputs, "output")] if n_outputs > 1 else []
@@ -324,6 +340,8 @@ class Explanation:
         return f"Explanation({size}: {', '.join(parts)}{', …' if n_features > 5 else ''})"
 
     def _repr_html_(self) -> str:
+        if "partner" in self.axes:
+            return f"<pre>{self!r}</pre>"
         from .html import explanation_table
 
         return explanation_table(self)
@@ -331,11 +349,21 @@ class Explanation:
     # -- inside -------------------------------------------------------------------------------------------
 
     @property
-    def _full(self) -> npt.NDArray[np.floating]:
-        """The values with all three dimensions."""
+    def _all(self) -> npt.NDArray[np.floating]:
+        """The values with all four dimensions."""
         return np.expand_dims(
             self.values, tuple(i for i, axis in enumerate(_ALL_AXES) if axis not in self.axes)
         )
+
+    @property
+    def _full(self) -> npt.NDArray[np.floating]:
+        """The values of rows, features and outputs."""
+        if "partner" in self.axes:
+            raise InputError(
+                "This needs a value per feature, and these are interaction values: choose a partner, as in "
+                "explanation[:, :, 'age'], or use explainer.interactions(X), which lists pairs."
+            )
+        return self._all[:, :, 0]
 
     @property
     def _full_base_values(self) -> npt.NDArray[np.floating]:

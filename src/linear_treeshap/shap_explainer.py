@@ -85,11 +85,13 @@ class TreeExplainer(ShapTreeExplainer):  # type: ignore[misc]
         return self._ours.shap_values(X, y, check_additivity=check_additivity)
 
     def shap_interaction_values(self, X: Any, y: Any = None, tree_limit: int | None = None) -> Any:
-        """As ``shap.TreeExplainer.shap_interaction_values``; shap's own code computes them."""
+        """As ``shap.TreeExplainer.shap_interaction_values``, by our engine unless with a tree_limit."""
         if isinstance(self._ours, str):
             return super().shap_interaction_values(X, y, tree_limit)
-        _LOG.info("shap_interaction_values is left to shap: interaction values are not supported yet")
-        return self._theirs.shap_interaction_values(X, y, tree_limit)
+        if tree_limit not in (None, 0, -1):
+            _LOG.info("shap_interaction_values(tree_limit=%s) is left to shap", tree_limit)
+            return self._theirs.shap_interaction_values(X, y, tree_limit)
+        return self._ours.shap_interaction_values(X, y)
 
     @staticmethod
     def supports_model_with_masker(model: Any, masker: Any) -> bool:
