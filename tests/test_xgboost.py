@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import json
-import time
 from contextlib import suppress
 from pathlib import Path
 from typing import Any
@@ -223,7 +222,7 @@ def test_a_file_cut_short_anywhere_is_refused(tmp_path: Path, suffix: str) -> No
     rows = numeric_rows()
     content = bytes(train(rows, classes(rows, 2), 1).save_raw(suffix))
     path = tmp_path / f"model.{suffix}"
-    for size in range(0, len(content), 7):
+    for size in range(len(content)):
         path.write_bytes(content[:size])
         with pytest.raises(FileFormatError):
             read_file(path)
@@ -265,24 +264,3 @@ def test_deep_nesting_is_refused(tmp_path: Path, opening: bytes) -> None:
     path.write_bytes(b"{" + opening * 200_000)
     with pytest.raises(FileFormatError):
         read_file(path)
-
-
-def test_reading_needs_little_memory() -> None:
-    """At most three times what the arrays take: no Python object per node."""
-    rows = np.random.default_rng(0).normal(size=(20_000, 6))
-    model = train(rows, target(rows), 20, max_depth=10)
-    assert zoo.memory_to_read(lambda: to_ensemble(model)) <= 3
-
-
-def test_reading_takes_at_most_a_second_per_million_nodes() -> None:
-    """On top of what XGBoost needs to hand its model over; processor time, the best of five."""
-    rows = np.random.default_rng(0).normal(size=(20_000, 6))
-    model = train(rows, target(rows), 200, max_depth=6)
-    seconds = []
-    for _ in range(5):
-        start = time.process_time()
-        ensemble = to_ensemble(model)
-        middle = time.process_time()
-        model.save_raw("ubj")
-        seconds.append(middle - start - (time.process_time() - middle))
-    assert min(seconds) <= 1e-6 * ensemble.n_nodes
