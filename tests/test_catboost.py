@@ -181,3 +181,11 @@ def test_reading_needs_little_memory(growth: dict[str, Any], tmp_path: Path) -> 
     """At most three times what the arrays take."""
     path, _ = small_file(tmp_path, **growth)
     assert zoo.memory_to_read(lambda: read_file(path)) <= 3
+
+
+@pytest.mark.parametrize("content", [b"CBM1", b"CBM1\x05", b"CBM1\x05\0\0\0", b"CBM1\x05\0\0\0abcd"])
+def test_a_file_cut_short_says_how_much_came(content: bytes, tmp_path: Path) -> None:
+    path = tmp_path / "model.cbm"
+    path.write_bytes(content)
+    with pytest.raises(FileFormatError, match=rf"cut short: \d+ bytes expected, {len(content)} came"):
+        read_file(path)

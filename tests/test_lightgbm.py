@@ -184,6 +184,14 @@ def test_a_damaged_file_never_does_more_than_raise(tmp_path: Path, small_model_t
             assert isinstance(read_file(path), TreeEnsemble)
 
 
+def test_a_hostile_number_of_features_is_refused(tmp_path: Path, small_model_text: str) -> None:
+    """Before a name is made up for each of them."""
+    path = tmp_path / "model.txt"
+    path.write_text(small_model_text.replace("max_feature_idx=4", f"max_feature_idx={2**31 - 2}"))
+    with pytest.raises(ModelError, match="n_features must be a number from 0 to 4,194,304"):
+        read_file(path)
+
+
 def test_something_else_is_no_lightgbm_model(tmp_path: Path) -> None:
     path = tmp_path / "model.txt"
     path.write_bytes(b"\xff\xfe\x00 not text")

@@ -258,6 +258,16 @@ def test_a_hostile_count_allocates_nothing(tmp_path: Path) -> None:
         read_file(path)
 
 
+def test_a_hostile_number_of_features_is_refused(tmp_path: Path) -> None:
+    """Before a name is made up for each of them."""
+
+    def claim(learner: dict[str, Any]) -> None:
+        learner["learner_model_param"]["num_feature"] = str(2**31 - 1)
+
+    with pytest.raises(ModelError, match="n_features must be a number from 0 to 4,194,304"):
+        read_file(saved_with(tmp_path, claim))
+
+
 @pytest.mark.parametrize("opening", [b"[", b'{"a":', b"{i\x01a"])
 def test_deep_nesting_is_refused(tmp_path: Path, opening: bytes) -> None:
     path = tmp_path / "model"

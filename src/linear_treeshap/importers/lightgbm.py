@@ -147,7 +147,7 @@ def _row_format(
 ) -> RowFormat:
     n_features = int(header["max_feature_idx"]) + 1
     names: tuple[str, ...] | None = tuple(header["feature_names"].split())
-    if names == tuple(f"Column_{feature}" for feature in range(n_features)):
+    if names == tuple(f"Column_{feature}" for feature in range(len(names))):
         names = None  # what LightGBM calls the columns of an array
     labelled = _labelled_features(header["feature_infos"].split(), labels)
     return RowFormat(
