@@ -92,6 +92,20 @@ def test_base_score_of_a_model_without_rounds(objective: str, base_score: float 
     np.testing.assert_allclose(to_ensemble(model).predict(rows), raw_prediction(model, rows), rtol=2e-6)
 
 
+@pytest.mark.parametrize("objective", ["binary:logistic", "count:poisson"])
+def test_a_base_score_near_no_margin_is_rounded_as_xgboost_rounds_it(objective: str) -> None:
+    """Its odds are float32, hence off by 6e-8 however small the margin itself is."""
+    rows = numeric_rows()
+    labels = classes(rows, 2)
+    centre = 0.5 if objective == "binary:logistic" else 1.0
+    for base_score in centre + np.random.default_rng(0).normal(scale=1e-3, size=20):
+        model = train(rows, labels, 1, objective=objective, base_score=float(base_score), eta=0.0)
+        (margin,) = np.unique(raw_prediction(model, rows))
+        assert abs(margin) < 0.02
+        # one ulp, because the C library may round its logarithm otherwise
+        np.testing.assert_allclose(to_ensemble(model).base_values, margin, rtol=1.2e-7)
+
+
 def test_an_unknown_objective_is_refused(tmp_path: Path) -> None:
     """Without its link the base score would be a guess."""
     path = saved_with(tmp_path, lambda learner: learner["objective"].update(name="reg:mystery"))
