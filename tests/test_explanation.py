@@ -58,6 +58,18 @@ CUTS: list[tuple[Any, Any]] = [
 ]
 
 
+@pytest.mark.parametrize("library", ["pandas", "polars", "pyarrow"])
+def test_a_cut_without_features_keeps_its_rows(library: str) -> None:
+    """Although a frame without columns has none."""
+    columns = {"a": [1.0, 2.0, 3.0], "b": [4.0, 5.0, 6.0]}
+    make = {"pandas": "DataFrame", "polars": "DataFrame", "pyarrow": "table"}[library]
+    table = getattr(pytest.importorskip(library), make)(columns)
+    e = Explanation(np.ones((3, 2)), base_values=0.0, table=table, feature_names=("a", "b"))
+    assert e[:, []].data.shape == e[:, []].values.shape == (3, 0)
+    assert e[[2, 0], []].data.shape == (2, 0)
+    assert e[0, []].data.shape == (0,)
+
+
 @pytest.mark.parametrize(("key", "array_key"), CUTS, ids=[str(key) for key, _ in CUTS])
 def test_cuts_are_those_of_the_array(several: Explanation, key: Any, array_key: Any) -> None:
     """By position, mask, name and lists of these; lists cut each axis on its own."""

@@ -310,17 +310,25 @@ def test_pickles_copies_and_files_keep_the_players(tmp_path: Path) -> None:
     assert load(tmp_path / "model.lts").n_features == 6
 
 
+ONE_PLAYER = {
+    "of_column": [0] * 6,
+    "names": ["a"],
+    "column_names": list("uvwxyz"),
+    "onehot": [],
+    "is_guess": False,
+}
+
+
 @pytest.mark.parametrize(
     ("players", "complaint"),
     [
-        (
-            {"of_column": [0, 1], "names": ["a", "b"], "onehot": [], "is_guess": False},
-            "each of the 6 columns",
-        ),
-        ({"of_column": [9] * 6, "names": ["a"], "onehot": [], "is_guess": False}, "one of the 1 players"),
-        ({"of_column": [0] * 6, "names": ["a"], "onehot": [1], "is_guess": False}, "one of the 1 players"),
-        ({"of_column": [0.5] * 6, "names": ["a"], "onehot": [], "is_guess": False}, "0.5 is not expected"),
-        ({"of_column": [0] * 6, "names": [1], "onehot": [], "is_guess": False}, "must be a list of texts"),
+        ({**ONE_PLAYER, "of_column": [0, 0]}, "each of the 6 columns"),
+        ({**ONE_PLAYER, "column_names": ["u"]}, "each of the 6 columns"),
+        ({**ONE_PLAYER, "column_names": None}, "each of the 6 columns"),
+        ({**ONE_PLAYER, "of_column": [9] * 6}, "one of the 1 players"),
+        ({**ONE_PLAYER, "onehot": [1]}, "one of the 1 players"),
+        ({**ONE_PLAYER, "of_column": [0.5] * 6}, "0.5 is not expected"),
+        ({**ONE_PLAYER, "names": [1]}, "must be a list of texts"),
         ({"of_column": [0] * 6, "names": ["a"]}, "players must have"),
         ([], "players must have"),
     ],

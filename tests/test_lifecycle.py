@@ -182,6 +182,31 @@ def test_a_saved_explainer_keeps_names(tmp_path: Path) -> None:
     assert TreeExplainer.load(tmp_path / "nameless").feature_names == tuple("vwxyz")
 
 
+@pytest.mark.parametrize("groups", [None, {"first two": [0, 1]}])
+def test_names_given_to_an_explainer_are_labels_after_saving_too(tmp_path: Path, groups: Any) -> None:
+    """A frame need not have them for its columns, before or after."""
+    pandas = pytest.importorskip("pandas")
+    forest = zoo.load("sklearn_random_forest_regressor")
+    frame = pandas.DataFrame(forest.rows, columns=list("abcde"))
+    explainer = TreeExplainer(forest.model, feature_names=list("vwxyz"), groups=groups)
+    explainer.save(tmp_path / "saved")
+    loaded = TreeExplainer.load(tmp_path / "saved")
+    assert loaded.ensemble.feature_names is None
+    assert loaded.feature_names == explainer.feature_names
+    assert loaded.players.members == explainer.players.members
+    for X in (forest.rows, frame):
+        np.testing.assert_array_equal(loaded(X).values, explainer(X).values)
+        assert loaded(X).feature_names == explainer(X).feature_names
+
+
+def test_names_given_instead_of_the_models_own_are_kept(tmp_path: Path) -> None:
+    model = zoo.load("sklearn_random_forest_multiclass").model
+    TreeExplainer(model, feature_names=list("vwxyz")).save(tmp_path / "saved")
+    loaded = TreeExplainer.load(tmp_path / "saved")
+    assert loaded.feature_names == tuple("vwxyz")
+    assert loaded.ensemble.feature_names == tuple(f"feature {i}" for i in range(5))
+
+
 @pytest.mark.parametrize("damage", ["truncated", "changed", "empty", "missing"])
 def test_a_damaged_file_is_refused(tmp_path: Path, damage: str) -> None:
     path = tmp_path / "model.lts"

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import time
 from contextlib import suppress
 from pathlib import Path
 from typing import Any
@@ -165,7 +164,7 @@ def small_model_text() -> str:
 
 def test_a_file_cut_short_anywhere_in_its_trees_is_refused(tmp_path: Path, small_model_text: str) -> None:
     path = tmp_path / "model.txt"
-    for size in range(0, small_model_text.index("end of trees"), 5):
+    for size in range(small_model_text.index("end of trees")):
         path.write_text(small_model_text[:size])
         with pytest.raises(FileFormatError):
             read_file(path)
@@ -185,31 +184,16 @@ def test_a_damaged_file_never_does_more_than_raise(tmp_path: Path, small_model_t
             assert isinstance(read_file(path), TreeEnsemble)
 
 
+def test_a_hostile_number_of_features_is_refused(tmp_path: Path, small_model_text: str) -> None:
+    """Before a name is made up for each of them."""
+    path = tmp_path / "model.txt"
+    path.write_text(small_model_text.replace("max_feature_idx=4", f"max_feature_idx={2**31 - 2}"))
+    with pytest.raises(ModelError, match="n_features must be a number from 0 to 4,194,304"):
+        read_file(path)
+
+
 def test_something_else_is_no_lightgbm_model(tmp_path: Path) -> None:
     path = tmp_path / "model.txt"
     path.write_bytes(b"\xff\xfe\x00 not text")
     with pytest.raises(FileFormatError, match="begins with"):
         read_file(path)
-
-
-def test_reading_needs_little_memory(tmp_path: Path) -> None:
-    """At most three times what the arrays take, the text of the model included."""
-    rows = np.random.default_rng(0).normal(size=(20_000, 6))
-    model = lightgbm_regressor_on(rows, target(rows), n_estimators=20, num_leaves=1000)
-    path = tmp_path / "model.txt"
-    model.booster_.save_model(path)
-    assert zoo.memory_to_read(lambda: read_file(path)) <= 3
-
-
-def test_reading_takes_at_most_a_second_per_million_nodes() -> None:
-    """On top of what LightGBM needs to hand its model over; processor time, the best of five."""
-    rows = np.random.default_rng(0).normal(size=(20_000, 6))
-    model = lightgbm_regressor_on(rows, target(rows), n_estimators=200, num_leaves=63).booster_
-    seconds = []
-    for _ in range(5):
-        start = time.process_time()
-        ensemble = to_ensemble(model)
-        middle = time.process_time()
-        model.model_to_string()
-        seconds.append(middle - start - (time.process_time() - middle))
-    assert min(seconds) <= 1e-6 * ensemble.n_nodes

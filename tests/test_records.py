@@ -172,7 +172,7 @@ def test_damage_is_refused_or_gives_other_columns(read: Read, data: bytes) -> No
     rng = np.random.default_rng(0)
     content = np.frombuffer(data, np.uint8)
     n_refused = 0
-    for attempt in range(3000):
+    for attempt in range(1000):
         damaged = content.copy()
         where = rng.integers(len(content), size=rng.integers(1, 4))
         # Random bytes are mostly nonsense; bytes of the file itself get further.
@@ -189,7 +189,7 @@ def test_damage_is_refused_or_gives_other_columns(read: Read, data: bytes) -> No
             assert offsets[0] == 0
             assert offsets[-1] == len(numbers)
             assert (np.diff(offsets) >= 0).all()
-    assert 0 < n_refused < 3000
+    assert 0 < n_refused < 1000
 
 
 @pytest.mark.parametrize(

@@ -9,6 +9,7 @@ from typing import Any
 import numpy as np
 import numpy.typing as npt
 import pytest
+import zoo
 
 from linear_treeshap import TreeExplainer
 
@@ -115,3 +116,31 @@ def test_missing_values_of_pandas_are_missing(name: str, with_names: bool) -> No
     assert nullable.isna().any(axis=None)
     expected = explainer.shap_values(numbers, check_additivity=False)
     np.testing.assert_array_equal(explainer.shap_values(nullable), expected)
+
+
+CATEGORICAL = ["xgboost_categorical_frame", "lightgbm_categorical_frame"]
+
+
+@pytest.mark.parametrize("as_row", [lambda row: row, lambda row: row.tolist()], ids=["Series", "list"])
+@pytest.mark.parametrize("name", CATEGORICAL)
+def test_one_row_of_a_categorical_frame_is_read_as_in_the_frame(name: str, as_row: Any) -> None:
+    """It has lost the types of its columns: a number among its labels is a label, not a code."""
+    frame = zoo.load(name).X
+    assert (frame.dtypes == "category").sum() == 2
+    explainer = TreeExplainer(zoo.load(name).model)
+    expected = explainer.shap_values(frame)
+    for row in range(20):
+        values = explainer.shap_values(as_row(frame.iloc[row]))
+        np.testing.assert_array_equal(values, expected[row])
+
+
+@pytest.mark.parametrize("name", ["xgboost", "lightgbm"])
+def test_one_row_of_a_frame_whose_labels_are_all_numbers_is_read_as_in_the_frame(name: str) -> None:
+    """pandas makes such a row an array of floats."""
+    frame = _frame().astype({"a": int}).astype({"a": "category"})
+    library, regressor, options = MODELS[name]
+    options = {**options, "enable_categorical": True} if name == "xgboost" else options
+    model = getattr(pytest.importorskip(library), regressor)(**options).fit(frame, np.sin(_numbers()[:, 0]))
+    explainer = TreeExplainer(model)
+    assert frame.iloc[0].dtype == np.float64
+    np.testing.assert_array_equal(explainer.shap_values(frame.iloc[0]), explainer.shap_values(frame)[0])

@@ -360,6 +360,10 @@ HOSTILE: list[tuple[Callable[[Header], Any], str]] = [
     (set_entry("__metadata__", row_format="7"), r"row_format must have .*, got int"),
     (set_row_format(more=1), r"row_format must have"),
     (set_row_format(n_features=10**12), r"n_features must be whole numbers from 0 to 2,147,483,647"),
+    (
+        set_row_format(n_features=2**31 - 1, feature_names=None),
+        r"n_features must be .* 0 to 4,194,304, got 2,1",
+    ),
     (set_row_format(n_features="4"), r"n_features must be whole numbers"),
     (set_row_format(n_features=1, feature_names=None), r"Feature \d is out of range: there are 1 features"),
     (set_row_format(feature_names=["a"]), r"1 feature names were given for 4 features"),

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import json
-import time
 from contextlib import suppress
 from pathlib import Path
 from typing import Any
@@ -91,6 +90,20 @@ def test_base_score_of_a_model_without_rounds(objective: str, base_score: float 
     parameters = {} if base_score is None else {"base_score": base_score}
     model = train(rows, classes(rows, 2), n_rounds=0, objective=objective, **parameters)
     np.testing.assert_allclose(to_ensemble(model).predict(rows), raw_prediction(model, rows), rtol=2e-6)
+
+
+@pytest.mark.parametrize("objective", ["binary:logistic", "count:poisson"])
+def test_a_base_score_near_no_margin_is_rounded_as_xgboost_rounds_it(objective: str) -> None:
+    """Its odds are float32, hence off by 6e-8 however small the margin itself is."""
+    rows = numeric_rows()
+    labels = classes(rows, 2)
+    centre = 0.5 if objective == "binary:logistic" else 1.0
+    for base_score in centre + np.random.default_rng(0).normal(scale=1e-3, size=20):
+        model = train(rows, labels, 1, objective=objective, base_score=float(base_score), eta=0.0)
+        (margin,) = np.unique(raw_prediction(model, rows))
+        assert abs(margin) < 0.02
+        # one ulp, because the C library may round its logarithm otherwise
+        np.testing.assert_allclose(to_ensemble(model).base_values, margin, rtol=1.2e-7)
 
 
 def test_an_unknown_objective_is_refused(tmp_path: Path) -> None:
@@ -223,7 +236,7 @@ def test_a_file_cut_short_anywhere_is_refused(tmp_path: Path, suffix: str) -> No
     rows = numeric_rows()
     content = bytes(train(rows, classes(rows, 2), 1).save_raw(suffix))
     path = tmp_path / f"model.{suffix}"
-    for size in range(0, len(content), 7):
+    for size in range(len(content)):
         path.write_bytes(content[:size])
         with pytest.raises(FileFormatError):
             read_file(path)
@@ -259,30 +272,19 @@ def test_a_hostile_count_allocates_nothing(tmp_path: Path) -> None:
         read_file(path)
 
 
+def test_a_hostile_number_of_features_is_refused(tmp_path: Path) -> None:
+    """Before a name is made up for each of them."""
+
+    def claim(learner: dict[str, Any]) -> None:
+        learner["learner_model_param"]["num_feature"] = str(2**31 - 1)
+
+    with pytest.raises(ModelError, match="n_features must be a number from 0 to 4,194,304"):
+        read_file(saved_with(tmp_path, claim))
+
+
 @pytest.mark.parametrize("opening", [b"[", b'{"a":', b"{i\x01a"])
 def test_deep_nesting_is_refused(tmp_path: Path, opening: bytes) -> None:
     path = tmp_path / "model"
     path.write_bytes(b"{" + opening * 200_000)
     with pytest.raises(FileFormatError):
         read_file(path)
-
-
-def test_reading_needs_little_memory() -> None:
-    """At most three times what the arrays take: no Python object per node."""
-    rows = np.random.default_rng(0).normal(size=(20_000, 6))
-    model = train(rows, target(rows), 20, max_depth=10)
-    assert zoo.memory_to_read(lambda: to_ensemble(model)) <= 3
-
-
-def test_reading_takes_at_most_a_second_per_million_nodes() -> None:
-    """On top of what XGBoost needs to hand its model over; processor time, the best of five."""
-    rows = np.random.default_rng(0).normal(size=(20_000, 6))
-    model = train(rows, target(rows), 200, max_depth=6)
-    seconds = []
-    for _ in range(5):
-        start = time.process_time()
-        ensemble = to_ensemble(model)
-        middle = time.process_time()
-        model.save_raw("ubj")
-        seconds.append(middle - start - (time.process_time() - middle))
-    assert min(seconds) <= 1e-6 * ensemble.n_nodes

@@ -17,7 +17,14 @@ from .city_hash import category_hash
 from .errors import InputError
 from .row_format import Label, RowFormat
 
-__all__ = ["codes_of_labels", "codes_of_numbers", "has_labels", "numbers_of_objects", "title"]
+__all__ = [
+    "codes_of_labels",
+    "codes_of_numbers",
+    "has_labels",
+    "labels_are_numbers",
+    "numbers_of_objects",
+    "title",
+]
 
 Float64 = npt.NDArray[np.float64]
 
@@ -32,6 +39,11 @@ def title(row_format: RowFormat, feature: int) -> str:
 def has_labels(row_format: RowFormat, feature: int) -> bool:
     """Does the model know the labels of this column's categories?"""
     return feature in row_format.labelled
+
+
+def labels_are_numbers(row_format: RowFormat, feature: int) -> bool:
+    """Could a number be one of this column's labels?"""
+    return any(isinstance(label, Real) for label in row_format.categories.get(feature, ()))
 
 
 def codes_of_labels(labels: Sequence[Any], row_format: RowFormat, feature: int) -> Float64:
@@ -84,9 +96,16 @@ def _codes_of_hashed(labels: Sequence[Any], row_format: RowFormat, feature: int)
 
 
 def numbers_of_objects(values: Sequence[Any], row_format: RowFormat, feature: int) -> Float64:
-    """Python objects, one by one: numbers, labels where the model has them, None, NaN and NA."""
-    labelled = has_labels(row_format, feature)
-    if labelled and (not row_format.numbers_are_codes or any(isinstance(value, str) for value in values)):
+    """Python objects, one by one: numbers, labels where the model has them, None, NaN and NA.
+
+    A number is a label, and not a code, if the labels are numbers: a categorical column that loses its type,
+    as in one row of a frame, becomes objects.
+    """
+    if has_labels(row_format, feature) and (
+        not row_format.numbers_are_codes
+        or labels_are_numbers(row_format, feature)
+        or any(isinstance(value, str) for value in values)
+    ):
         return codes_of_labels([None if _is_missing(v) else v for v in values], row_format, feature)
     numbers = np.full(len(values), np.nan)
     for row, value in enumerate(values):

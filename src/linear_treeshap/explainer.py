@@ -377,10 +377,13 @@ class TreeExplainer:
         from .storage import write
 
         ensemble, players = self.ensemble, self._roles.in_trees
-        if ensemble.feature_names is None and self._roles.tree_names is not None:
+        if ensemble.feature_names is None and self._preprocessing is not None and self._roles.tree_names:
+            # The names that the pipeline gives its columns. Those a user gives are labels: they need not be
+            # the names of the columns in a frame.
             named = replace(ensemble.row_format, feature_names=self._roles.tree_names)
             ensemble = replace(ensemble, row_format=named)
-        write(path, ensemble, None if players.are_columns else players)
+        is_plain = players.are_columns and self.feature_names in (None, ensemble.feature_names)
+        write(path, ensemble, None if is_plain else players)
 
     @classmethod
     def load(
@@ -390,6 +393,8 @@ class TreeExplainer:
         from .storage import read
 
         ensemble, players = read(path)
+        if players is not None and players.are_columns:
+            return cls(ensemble, feature_names=players.names, index=index, n_jobs=n_jobs)
         return cls(ensemble, index=index, groups=players, n_jobs=n_jobs)
 
     def __repr__(self) -> str:

@@ -15,6 +15,7 @@ import numpy as np
 import numpy.typing as npt
 
 from .errors import InputError
+from .frames import is_frame
 from .onehot import with_onehot
 from .player_table import table_of_players
 from .players import Players, group_columns
@@ -130,7 +131,10 @@ class Explanation:
     @cached_property
     def data(self) -> Any:
         """The explained rows as an array of the shape of ``values``, less outputs; sparse stays sparse."""
-        array = to_array(self.table)
+        n_rows, n_features, _ = self._full.shape
+        # A frame without columns has no rows either.
+        no_columns = n_features == 0 and self.table is not None and is_frame(self.table)
+        array = np.empty((n_rows, 0)) if no_columns else to_array(self.table)
         if array is None or {"row", "feature"} <= set(self.axes):
             return array
         dense = array.toarray() if hasattr(array, "toarray") else np.asarray(array)

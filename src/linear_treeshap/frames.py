@@ -14,7 +14,14 @@ from typing import Any
 import numpy as np
 import numpy.typing as npt
 
-from .columns import codes_of_labels, codes_of_numbers, has_labels, numbers_of_objects, title
+from .columns import (
+    codes_of_labels,
+    codes_of_numbers,
+    has_labels,
+    labels_are_numbers,
+    numbers_of_objects,
+    title,
+)
 from .errors import InputError
 from .row_format import RowFormat
 
@@ -26,6 +33,7 @@ __all__ = [
     "is_nameless_series",
     "is_numbering",
     "match_columns",
+    "row_of_labels",
 ]
 
 Array = npt.NDArray[Any]
@@ -71,6 +79,8 @@ def frame_to_array(X: Any, row_format: RowFormat) -> tuple[Array, Any, Any]:
     import narwhals.stable.v1 as nw
 
     native = as_frame(X)
+    if nw.dependencies.is_pandas_series(X):
+        native = row_of_labels(native, row_format)
     is_pandas = nw.dependencies.is_pandas_dataframe(native)
     order = match_columns(column_names(native) or (), row_format)
     frame = nw.from_native(native, eager_only=True)
@@ -151,6 +161,18 @@ def as_frame(X: Any) -> Any:
     if _is_record_batch(X):
         return import_module("pyarrow").Table.from_batches([X])
     return X
+
+
+def row_of_labels(row: Any, row_format: RowFormat) -> Any:
+    """A frame made of a pandas Series, whose numbers are labels wherever the model's labels are numbers.
+
+    A row cut from a frame has lost the types of its columns: 20 in a categorical column is the label 20.
+    """
+    if not row_format.numbers_are_codes:
+        return row
+    order = match_columns(column_names(row) or (), row_format)
+    columns = [row.columns[order[f]] for f in row_format.categories if labels_are_numbers(row_format, f)]
+    return row.astype(dict.fromkeys(columns, object)) if columns else row
 
 
 def _is_plain(frame: Any, row_format: RowFormat) -> bool:

@@ -10,7 +10,7 @@ import numpy as np
 
 from .ensemble import TreeEnsemble
 from .errors import InputError
-from .frames import column_names, is_frame, match_columns
+from .frames import column_names, is_frame, match_columns, row_of_labels
 from .importers.preprocessing import Preprocessing
 from .onehot import check_rows
 from .player_table import table_of_players
@@ -53,6 +53,8 @@ class Given:
         if order == list(range(ensemble.n_features)):
             order = None
         table = shown if order is None else take_columns(shown, order)
+        if is_one_row and names is not None and preprocessing is None:
+            table = row_of_labels(table, ensemble.row_format)
         # One row is read as such, so that a column given by mistake is told from a row.
         is_one_array = is_one_row and isinstance(table, np.ndarray)
         rows = read_rows(table[0] if is_one_array else table, ensemble.row_format)
@@ -88,12 +90,14 @@ class Given:
 
     def for_library(self, row_format: RowFormat) -> Any:
         """The table in a shape that the model's own library takes: we take more kinds than they do."""
-        if isinstance(self.table, np.ndarray):
-            return self.table if self.table.flags.forc else self.table.copy()  # LightGBM warns of slices
+        table = self.table
         numbers_suffice = row_format.numbers_are_codes or not row_format.labelled
-        if numbers_suffice and is_frame(self.table) and not is_plain_pandas(self.table):
-            return self.rows[0 : self.rows.n_rows]
-        return self.table
+        if isinstance(table, np.ndarray):
+            if table.dtype != object or not row_format.labelled or not numbers_suffice:
+                return table if table.flags.forc else table.copy()  # LightGBM warns of slices
+        elif not numbers_suffice or not is_frame(table) or is_plain_pandas(table):
+            return table
+        return self.rows[0 : self.rows.n_rows]
 
     def to_show(self, feature_names: Sequence[str] | None) -> Any:
         """A column per player. What a pipeline made of a frame becomes a frame of that library."""

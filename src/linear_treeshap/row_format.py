@@ -15,13 +15,22 @@ import numpy as np
 
 from .errors import ModelError
 
-__all__ = ["LIGHTGBM_ZERO", "Label", "RowFormat"]
+__all__ = ["LIGHTGBM_ZERO", "MAX_FEATURES", "Label", "RowFormat", "check_n_features"]
 
 #: LightGBM reads every number this close to zero as zero.
 LIGHTGBM_ZERO = float(np.float32(1e-35))
 
+#: Names and values are made for every column, so a damaged file must not claim any number of them.
+MAX_FEATURES = 1 << 22
+
 #: A category as the user wrote it.
 Label = str | int | float | bool
+
+
+def check_n_features(n_features: int) -> None:
+    """Raise ModelError unless this is a possible number of columns."""
+    if not 0 <= n_features <= MAX_FEATURES:
+        raise ModelError(f"n_features must be a number from 0 to {MAX_FEATURES:,}, got {n_features:,}.")
 
 
 @dataclass(frozen=True)
@@ -54,8 +63,7 @@ class RowFormat:
     numbers_are_codes: bool = True
 
     def __post_init__(self) -> None:
-        if self.n_features < 0:
-            raise ModelError(f"n_features must not be negative, got {self.n_features}.")
+        check_n_features(self.n_features)
         if self.feature_names is not None and len(self.feature_names) != self.n_features:
             raise ModelError(
                 f"{len(self.feature_names)} feature names were given for {self.n_features} features."

@@ -79,7 +79,7 @@ def save(ensemble: TreeEnsemble, path: str | os.PathLike[str]) -> None:
 
 
 def write(path: str | os.PathLike[str], ensemble: TreeEnsemble, players: Players | None) -> None:
-    """As `save`, with the players of an explainer if its columns are not its players."""
+    """As `save`, with the players of an explainer, if they are not the columns by their names."""
     texts = {
         "format": _FORMAT,
         "version": str(FORMAT_VERSION),
@@ -103,7 +103,7 @@ def load(path: str | os.PathLike[str]) -> TreeEnsemble:
 
 
 def read(path: str | os.PathLike[str]) -> tuple[TreeEnsemble, Players | None]:
-    """As `load`, with the players of an explainer if its columns are not its players."""
+    """As `load`, with the players of an explainer, if they are not the columns by their names."""
     try:
         arrays, texts = tensor_file.read(Path(path), _LAYOUT, _checked_texts)
         ensemble = TreeEnsemble(
@@ -140,10 +140,11 @@ def _plain_row_format(row_format: RowFormat) -> dict[str, Any]:
 
 
 def _plain_players(players: Players) -> dict[str, Any]:
-    """Players in the types of JSON; the names of columns are in the row format."""
+    """Players in the types of JSON."""
     return {
         "of_column": players.of_column.tolist(),
         "names": list(players.names),
+        "column_names": list(players.column_names),
         "onehot": sorted(players.onehot),
         "is_guess": players.is_guess,
     }
@@ -221,16 +222,16 @@ def _players(plain: Any, ensemble: TreeEnsemble) -> Players | None:
     """The players that `_plain_players` wrote."""
     if plain is None:
         return None
-    expected = {"of_column", "names", "onehot", "is_guess"}
+    expected = {"of_column", "names", "column_names", "onehot", "is_guess"}
     if not isinstance(plain, dict) or set(plain) != expected or not isinstance(plain["is_guess"], bool):
         raise FileFormatError(f"players must have {some(expected)}, got {some(plain)}. {REMEDY}")
     names = _names(plain["names"], "names of players") or ()
     for key in ("of_column", "onehot"):
         if any(player >= len(names) for player in _features(plain[key], key)):
             raise FileFormatError(f"{key} must name one of the {len(names)} players. {REMEDY}")
-    if len(plain["of_column"]) != ensemble.n_features:
+    columns = _names(plain["column_names"], "names of columns") or ()
+    if {len(plain["of_column"]), len(columns)} != {ensemble.n_features}:
         raise FileFormatError(f"players must have an entry for each of the {ensemble.n_features} columns.")
-    columns = ensemble.feature_names or tuple(f"Feature {i}" for i in range(ensemble.n_features))
     return Players(
         np.array(plain["of_column"], dtype=np.int32),
         names,

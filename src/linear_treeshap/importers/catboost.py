@@ -21,7 +21,7 @@ import numpy.typing as npt
 from ..ensemble import TreeEnsemble
 from ..errors import FileFormatError, LinearTreeShapError, ModelError, UnsupportedModelError
 from ..frames import column_names
-from ..rows import RowFormat
+from ..row_format import RowFormat, check_n_features
 from .assemble import NodeArrays
 from .flatbuffers import Table
 
@@ -91,10 +91,10 @@ def _from_bytes(content: bytes, class_names: tuple[str, ...] = ()) -> TreeEnsemb
         raise FileFormatError(
             "A CatBoost model file begins with 'CBM1', this one does not. Save it with format='cbm'."
         )
-    size = int.from_bytes(content[4:8], "little")
+    size = int.from_bytes(content[4:8], "little")  # of what follows
     if len(content) < 8 + size:
         raise FileFormatError(
-            f"The CatBoost model is cut short: {size} bytes expected, {len(content) - 8} came."
+            f"The CatBoost model is cut short: {8 + size:,} bytes expected, {len(content):,} came."
         )
     try:
         with np.errstate(invalid="ignore"):  # a damaged border may be a NaN that NumPy warns of
@@ -203,6 +203,7 @@ def _read_features(model: Table) -> tuple[_Splits, RowFormat]:
     names = {int(t.number(_FLOAT_COLUMN, "<i", -1)): t.text(_FLOAT_NAME) for t in floats}
     names |= {int(t.number(_CAT_COLUMN, "<i", -1)): t.text(_CAT_NAME) for t in categories}
     n_features = max(names, default=-1) + 1
+    check_n_features(n_features)  # before names are made up for them
     return splits, RowFormat(
         n_features=n_features,
         feature_names=tuple(names.get(i, str(i)) for i in range(n_features)) if any(names.values()) else None,

@@ -146,13 +146,13 @@ def _row_format(
     categorical: frozenset[int],
 ) -> RowFormat:
     n_features = int(header["max_feature_idx"]) + 1
-    names: tuple[str, ...] | None = tuple(header["feature_names"].split())
-    if names == tuple(f"Column_{feature}" for feature in range(n_features)):
-        names = None  # what LightGBM calls the columns of an array
+    names = tuple(header["feature_names"].split())
+    # What LightGBM calls the columns of an array.
+    is_numbering = len(names) == n_features and names == tuple(f"Column_{i}" for i in range(n_features))
     labelled = _labelled_features(header["feature_infos"].split(), labels)
     return RowFormat(
         n_features=n_features,
-        feature_names=names,
+        feature_names=None if is_numbering else names,
         zero_is_missing=zero_is_missing,
         truncated=categorical,
         categories={feature: tuple(found) for feature, found in zip(labelled, labels, strict=True)},

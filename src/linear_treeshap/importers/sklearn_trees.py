@@ -37,13 +37,14 @@ def mean_of_trees(model: Any) -> TreeEnsemble:
     else:
         trees = [fitted(model, "tree_")]
     columns, names = _outputs(model, trees[0])
-    values = [tree.value.reshape(tree.node_count, -1)[:, columns] for tree in trees]
-    nodes = splits_of(trees, width=values[0].shape[1])
-    nodes.fill("value", values)
+    nodes = splits_of(trees, width=len(columns))
+    values = (tree.value.reshape(tree.node_count, -1) for tree in trees)
+    has_others = len(columns) < trees[0].n_outputs * trees[0].max_n_classes
+    nodes.fill("value", (value[:, columns] for value in values) if has_others else values)
     nodes.value[...] /= len(trees)
     return TreeEnsemble(
         **nodes.finish(),
-        base_values=np.zeros(nodes.value.shape[1]),
+        base_values=np.zeros(len(columns)),
         row_format=tree_row_format(model),
         output_names=names,
     )
@@ -75,16 +76,16 @@ def splits_of(trees: Sequence[Any], width: int) -> NodeArrays:
     return nodes
 
 
-def _outputs(model: Any, tree: Any) -> tuple[Sequence[int] | slice, tuple[str, ...] | None]:
+def _outputs(model: Any, tree: Any) -> tuple[Sequence[int], tuple[str, ...] | None]:
     """Which columns of a tree's flattened values are outputs, and what they are called.
 
     A classifier's values are padded to the largest number of classes among its targets.
     """
     classes = getattr(model, "classes_", None)
     if classes is None:
-        return slice(None), None
+        return range(tree.n_outputs), None
     if tree.n_outputs == 1:
-        return slice(None), tuple(map(str, classes))
+        return range(len(classes)), tuple(map(str, classes))
     columns, names = [], []
     for target, labels in enumerate(classes):
         columns += [target * tree.max_n_classes + code for code in range(len(labels))]

@@ -151,10 +151,16 @@ def _n_trees(model: dict[str, Any], n_rounds: int, n_outputs: int) -> int:
     return int(ends[min(n_rounds, len(ends) - 1)])
 
 
-# The base score is stored as the objective predicts; margins are what the trees add to.
+def _log(x: Array) -> Array:
+    """The logarithm of a float32, rounded to float32 once: NumPy's own is off by a few ulps."""
+    return np.log(x.astype(np.float64)).astype(np.float32)
+
+
+# The base score is stored as the objective predicts; margins are what the trees add to. XGBoost works in
+# float32: the odds are rounded before their logarithm is taken, which near p = 1/2 is all there is to see.
 _LINKS: dict[str, Callable[[Array], Array]] = {
-    **dict.fromkeys(("binary:logistic", "reg:logistic"), lambda p: np.log(p / (1.0 - p))),
-    **dict.fromkeys(("count:poisson", "reg:gamma", "reg:tweedie", "survival:aft", "survival:cox"), np.log),
+    **dict.fromkeys(("binary:logistic", "reg:logistic"), lambda p: -_log(np.float32(1) / p - np.float32(1))),
+    **dict.fromkeys(("count:poisson", "reg:gamma", "reg:tweedie", "survival:aft", "survival:cox"), _log),
 }
 _WITHOUT_LINK = (
     "binary:hinge", "binary:logitraw", "multi:softmax", "multi:softprob", "rank:map", "rank:ndcg",
@@ -170,19 +176,18 @@ def _base_values(learner: dict[str, Any], is_trained: bool) -> npt.NDArray[np.fl
     # One number, or since XGBoost 3.1 a list with one per output; either as text.
     text = str(params["base_score"])
     stored = [float(score) for score in text.strip("[]").split(",")]
-    scores = np.broadcast_to(np.array(stored, dtype=np.float32).astype(np.float64), n_outputs)
+    scores = np.broadcast_to(np.array(stored, dtype=np.float32), n_outputs)
     # Since then, a score that the first round is to estimate is a margin as long as there was no round.
     awaits_estimate = text.startswith("[") and params.get("boost_from_average") == "1" and not is_trained
     if objective in _WITHOUT_LINK or awaits_estimate:
-        return np.array(scores)
+        return scores.astype(np.float64)
     if objective not in _LINKS:
         raise UnsupportedModelError(
             f"XGBoost's objective {objective!r} is not known here, so its base score cannot be read. Known "
             f"are: {', '.join(sorted((*_LINKS, *_WITHOUT_LINK)))}."
         )
     with np.errstate(divide="ignore", invalid="ignore"):
-        margins: npt.NDArray[np.float64] = _LINKS[objective](scores)
-    return margins
+        return _LINKS[objective](scores).astype(np.float64)
 
 
 def _row_format(learner: dict[str, Any], model: dict[str, Any], missing_value: float) -> RowFormat:
