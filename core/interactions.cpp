@@ -4,6 +4,7 @@
 
 #include <algorithm>
 #include <cmath>
+#include <type_traits>
 #include <utility>
 
 namespace linear_treeshap {
@@ -48,7 +49,8 @@ Interactions::Interactions(SetProgram program, const Kernel& kernel)
     for (const auto& chunk : program_.chunks) kernel_.expand(program_, chunk, constants + chunk.expansion_begin);
 }
 
-void Interactions::for_blocks(const RowsView& rows, int n_threads, const Control::Poll& poll, const Use& use) const {
+void Interactions::for_blocks(const RowsView& rows, double* out, int n_threads, const Control::Poll& poll,
+                              const Use& use) const {
     const Program& model = *program_.program;
     const std::size_t row_doubles = program_.sets.size() * at(model.n_outputs);
     const std::size_t number_size = model.is_float32 ? sizeof(float) : sizeof(double);
@@ -63,7 +65,8 @@ void Interactions::for_blocks(const RowsView& rows, int n_threads, const Control
         static thread_local Buffer<double> buffer;
         const std::size_t first = task * task_rows, n = std::min(task_rows, rows.n_rows - first);
         const auto* const data = static_cast<const std::byte*>(rows.data) + first * at(model.n_columns) * number_size;
-        double* const values = buffer.reserve(std::max<std::size_t>(1, n * row_doubles));
+        double* const values =
+            out == nullptr ? buffer.reserve(std::max<std::size_t>(1, n * row_doubles)) : out + first * row_doubles;
         std::fill_n(values, n * row_doubles, 0.0);
         for (const auto& chunk : program_.chunks) {
             const double* const constants = is_cached ? constants_.data() + chunk.expansion_begin : nullptr;
@@ -77,7 +80,9 @@ void Interactions::for_blocks(const RowsView& rows, int n_threads, const Control
 template <class Value>
 void Interactions::explain(const RowsView& rows, std::span<Value> out, int n_threads, const Control::Poll& poll) const {
     const std::size_t row_doubles = program_.sets.size() * at(program_.program->n_outputs);
-    for_blocks(rows, n_threads, poll, [&](std::size_t first, std::size_t n, const double* values) {
+    if constexpr (std::is_same_v<Value, double>)
+        return for_blocks(rows, out.data(), n_threads, poll, [](std::size_t, std::size_t, const double*) {});
+    for_blocks(rows, nullptr, n_threads, poll, [&](std::size_t first, std::size_t n, const double* values) {
         std::transform(values, values + n * row_doubles, out.data() + first * row_doubles,
                        [](double v) { return static_cast<Value>(v); });
     });
@@ -88,7 +93,7 @@ void Interactions::explain_dense(const RowsView& rows, std::span<Value> out, int
                                  const Control::Poll& poll) const {
     const std::size_t n_outputs = at(program_.program->n_outputs), n_players = at(program_.program->n_players);
     const std::size_t matrix = n_players * n_players * n_outputs, n_sets = program_.sets.size();
-    for_blocks(rows, n_threads, poll, [&](std::size_t first, std::size_t n, const double* values) {
+    for_blocks(rows, nullptr, n_threads, poll, [&](std::size_t first, std::size_t n, const double* values) {
         std::fill_n(out.data() + first * matrix, n * matrix, Value(0));
         for (std::size_t r = first; r < first + n; ++r)
             for (std::size_t s = 0; s < n_sets; ++s) {
@@ -110,7 +115,7 @@ void Interactions::add_up(const RowsView& rows, std::span<double> sum, std::span
     // Each block of rows leaves its own sums, and those are added in order: threads do not change a bit.
     const std::size_t n_blocks = (rows.n_rows + kBlockRows - 1) / kBlockRows;
     std::vector<double> sums(n_blocks * 2 * row_doubles);
-    for_blocks(rows, n_threads, poll, [&](std::size_t first, std::size_t n, const double* values) {
+    for_blocks(rows, nullptr, n_threads, poll, [&](std::size_t first, std::size_t n, const double* values) {
         for (std::size_t r = 0; r < n; ++r, values += row_doubles) {
             double* const plain = sums.data() + (first + r) / kBlockRows * 2 * row_doubles;
             for (std::size_t s = 0; s < row_doubles; ++s) {

@@ -111,9 +111,10 @@ class Interactions {
     const SetProgram& program() const { return program_; }
 
   private:
-    // Calls use(first_row, n_rows, values) with the values of a block of rows, on any thread.
+    // Calls use(first_row, n_rows, values) with the values of some rows, on any thread; they lie in `out`, or if that
+    // is null in a buffer that is used again.
     using Use = std::function<void(std::size_t, std::size_t, const double*)>;
-    void for_blocks(const RowsView& rows, int n_threads, const Control::Poll& poll, const Use& use) const;
+    void for_blocks(const RowsView& rows, double* out, int n_threads, const Control::Poll& poll, const Use& use) const;
 
     SetProgram program_;
     const SetKernel& kernel_;

@@ -1,12 +1,14 @@
 // The walk that collects the indices of sets of players, rows in SIMD lanes (see interactions.hpp).
 //
-//   descend   C_child[k] = C[k] · factor_k          keep γ_k of the edge's player
+//   descend   C_child[k] = C[k] · factor_k          keep the state of the edge's player
 //   leaf      H[k] = C[k] · value                   ascend   H = H_left + H_right
 //   return    D[k] = H[k] · difference_k            φ_{i} += Σ_k D[k]
 //             for each other player above: D'[k] = D[k] · γ_k, φ_{i, j} += Σ_k D'[k], and so on from D'
 //
-// Both edges of a split have the same players above them, so their D are added first. What a row can do at a
-// split whose children are both leaves is one of three things; H and D are precomputed for each of them.
+// Both edges of a split have the same players above them, so their D are added first. γ is a constant of the edge
+// where the row satisfies it, and the same for all edges where it does not: the sum over points of the last γ is
+// taken for both, with no γ in lanes, and then selected. What a row can do at a split whose children are both leaves
+// is one of three things; H and D are precomputed for each of them.
 
 #include <algorithm>
 #include <array>
@@ -114,15 +116,23 @@ void expand(const SetProgram& program, const SetChunk& chunk, double* out) {
 
 // ---- the walk -------------------------------------------------------------------------------------
 
+// An edge on the path: which rows satisfy it, and its player's γ where they do.
+template <int V>
+struct Edge {
+    std::array<Mask, V> satisfied;
+    const double* gamma;  // [K]
+};
+
 template <int K, int V>
 struct SetWalk {
     const SetTree& tree;
     int n_outputs, min_order, max_order;
+    const double* unsatisfied;  // [K] γ where an edge is not satisfied
     const std::uint64_t* satisfied;
     int shift;        // first row of the group within the block
     double* phi;      // [set][output][V vectors]
     double* stack_c;  // [level][K][V vectors]
-    double* stack_g;  // [level][K][V vectors], γ of the edge taken there
+    Edge<V>* edges;   // [level] the edge taken there
     double* stack_h;  // [level][side][output][K][V vectors]
 
     using Tile = std::array<std::array<Vec, V>, K>;
@@ -177,17 +187,11 @@ struct SetWalk {
         return product(c, factor);
     }
 
-    LTS_INLINE void descend(const SetStep& step, const Split& split, const double* unsatisfied,
-                            const double*& constants) const {
+    LTS_INLINE void descend(const SetStep& step, const Split& split, const double*& constants) const {
         const std::int32_t edge = 2 * step.split + step.side;
         double* const from = stack_c + at(step.level) * kTileDoubles;
         store_tile(from + kTileDoubles, over(load_tile(from), split, edge, constants));
-        const Masks here = masks(edge);
-        double* const gamma = stack_g + at(step.level) * kTileDoubles;
-        for (int k = 0; k < K; ++k) {
-            const Vec no = broadcast(unsatisfied[k]), yes = broadcast(constants[k]);
-            for (int v = 0; v < V; ++v) store(gamma + (k * V + v) * kLanes, select(here[at(v)], yes, no));
-        }
+        edges[step.level] = {masks(edge), constants};
         constants += K;
     }
 
@@ -251,17 +255,24 @@ struct SetWalk {
         return out;
     }
 
+    // Σ_k D[k]·γ_k for γ that is the same in all lanes.
+    LTS_INLINE static std::array<Vec, V> sum_with(const Tile& d, const double* gamma) {
+        std::array<Vec, V> sum;
+        for (int k = 0; k < K; ++k) {
+            const Vec g = broadcast(gamma[k]);
+            for (int v = 0; v < V; ++v) sum[at(v)] = k == 0 ? d[0][at(v)] * g : fma(d[at(k)][at(v)], g, sum[at(v)]);
+        }
+        return sum;
+    }
+
     // Adds D times the γ of every choice of players above; `order` of them are in D already.
     LTS_INLINE void collect_last(const Tile& d, const std::int32_t* above, std::int32_t n_above, int output,
                                  const std::int32_t*& slots) const {
+        const auto otherwise = sum_with(d, unsatisfied);
         for (std::int32_t i = 0; i < n_above; ++i) {
-            const double* const gamma = stack_g + at(above[i]) * kTileDoubles;
-            std::array<Vec, V> sum;
-            for (int k = 0; k < K; ++k)
-                for (int v = 0; v < V; ++v) {
-                    const Vec g = load(gamma + (k * V + v) * kLanes);
-                    sum[at(v)] = k == 0 ? d[0][at(v)] * g : fma(d[at(k)][at(v)], g, sum[at(v)]);
-                }
+            const auto& edge = edges[above[i]];
+            auto sum = sum_with(d, edge.gamma);
+            for (int v = 0; v < V; ++v) sum[at(v)] = select(edge.satisfied[at(v)], sum[at(v)], otherwise[at(v)]);
             add(*slots++, output, sum);
         }
     }
@@ -269,7 +280,11 @@ struct SetWalk {
                       const std::int32_t*& slots) const {
         if (order + 1 == max_order) return collect_last(d, above, n_above, output, slots);
         for (std::int32_t i = 0; i < n_above; ++i) {
-            const Tile more = product(d, load_tile(stack_g + at(above[i]) * kTileDoubles));
+            const auto& edge = edges[above[i]];
+            const Tile more = each([&](int k, int v) {
+                const Vec no = broadcast(unsatisfied[k]), yes = broadcast(edge.gamma[k]);
+                return d[at(k)][at(v)] * select(edge.satisfied[at(v)], yes, no);
+            });
             if (order + 1 >= min_order) add(*slots++, output, sum_of(more));
             collect_more(more, order + 1, above + i + 1, n_above - i - 1, output, slots);
         }
@@ -283,14 +298,12 @@ struct SetWalk {
 
     void run(const double* constants) const {
         store_tile(stack_c, each([](int, int) { return broadcast(1.0); }));
-        const double* const unsatisfied = constants;
-        constants += K;
         const std::int32_t* above = tree.above.data();
         const std::int32_t* slots = tree.slots.data();
         for (const auto& step : tree.steps) {
             const auto& split = tree.tree->splits[at(step.split)];
             if (step.kind == SetStep::Kind::descend) {
-                descend(step, split, unsatisfied, constants);
+                descend(step, split, constants);
                 continue;
             }
             const double* end = constants;
@@ -314,7 +327,9 @@ struct SetWalk {
 
 // ---- a chunk of trees -----------------------------------------------------------------------------
 
+// C and H of each level, and an Edge, for which the room of a tile is more than enough.
 std::size_t stack_doubles(int levels, int n_outputs) {
+    static_assert(sizeof(Edge<kVectors>) <= sizeof(double) * kMaxTile * kVectors * kLanes);
     return at(levels + 1) * std::size_t{kMaxTile} * kVectors * kLanes * (2 + 2 * at(n_outputs));
 }
 
@@ -322,10 +337,12 @@ template <int V>
 void walk_tree(const SetProgram& program, const SetTree& tree, const PointTile& tile, int n_outputs,
                const double* constants, const std::uint64_t* satisfied, int shift, double* phi, double* stack) {
     const auto walk = [&]<int K>() {
-        const std::size_t levels = at(tree.n_levels + 1) * SetWalk<K, V>::kTileDoubles;
-        SetWalk<K, V>{tree, n_outputs, program.min_order, program.max_order, satisfied, shift,
-                      phi,  stack,     stack + levels,    stack + 2 * levels}
-            .run(constants);
+        const std::size_t level_doubles = at(tree.n_levels + 1) * SetWalk<K, V>::kTileDoubles;
+        double* const stack_h = stack + level_doubles;
+        auto* const edges = reinterpret_cast<Edge<V>*>(stack_h + 2 * at(n_outputs) * level_doubles);
+        SetWalk<K, V>{tree,  n_outputs, program.min_order, program.max_order, constants, satisfied, shift, phi, stack,
+                      edges, stack_h}
+            .run(constants + K);
     };
     static_assert(kMaxTile == 4);
     switch (tile.n_points) {
