@@ -3,6 +3,7 @@
 #include "interactions.hpp"
 
 #include <algorithm>
+#include <array>
 #include <cmath>
 #include <type_traits>
 #include <utility>
@@ -93,19 +94,25 @@ void Interactions::explain_dense(const RowsView& rows, std::span<Value> out, int
                                  const Control::Poll& poll) const {
     const std::size_t n_outputs = at(program_.program->n_outputs), n_players = at(program_.program->n_players);
     const std::size_t matrix = n_players * n_players * n_outputs, n_sets = program_.sets.size();
+    // Of each set, its place in the matrix and the mirror image of that; single players, which come first, are both.
+    std::vector<std::array<std::size_t, 2>> places;
+    std::size_t n_single = 0;
+    for (const auto& set : program_.sets) {
+        const std::size_t i = at(set.front()), j = at(set.back());
+        places.push_back({(i * n_players + j) * n_outputs, (j * n_players + i) * n_outputs});
+        if (i == j) ++n_single;
+    }
     for_blocks(rows, nullptr, n_threads, poll, [&](std::size_t first, std::size_t n, const double* values) {
         std::fill_n(out.data() + first * matrix, n * matrix, Value(0));
-        for (std::size_t r = first; r < first + n; ++r)
-            for (std::size_t s = 0; s < n_sets; ++s) {
-                const auto& set = program_.sets[s];
-                const std::size_t i = at(set.front()), j = at(set.back());
+        for (std::size_t r = first; r < first + n; ++r) {
+            Value* const to = out.data() + r * matrix;
+            for (std::size_t s = 0; s < n_sets; ++s)
                 for (std::size_t o = 0; o < n_outputs; ++o) {
-                    const double value = *values++;
-                    const auto entry = static_cast<Value>(i == j ? value : 0.5 * value);
-                    out[r * matrix + (i * n_players + j) * n_outputs + o] = entry;
-                    out[r * matrix + (j * n_players + i) * n_outputs + o] = entry;
+                    const auto entry = static_cast<Value>(s < n_single ? *values : 0.5 * *values);
+                    to[places[s][0] + o] = to[places[s][1] + o] = entry;
+                    ++values;
                 }
-            }
+        }
     });
 }
 

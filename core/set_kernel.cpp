@@ -12,6 +12,7 @@
 
 #include <algorithm>
 #include <array>
+#include <cstring>
 
 #include "conditions.hpp"
 #include "expansion.hpp"
@@ -244,9 +245,11 @@ struct SetWalk {
         return product(c, d);
     }
 
-    LTS_INLINE void add(std::int32_t set, int output, const std::array<Vec, V>& sum) const {
-        double* const to = phi + (at(set) * at(n_outputs) + at(output)) * (V * kLanes);
+    LTS_INLINE static void add(double* to, const std::array<Vec, V>& sum) {
         for (int v = 0; v < V; ++v) store(to + v * kLanes, load(to + v * kLanes) + sum[at(v)]);
+    }
+    LTS_INLINE double* phi_of(std::int32_t set, int output) const {
+        return phi + (at(set) * at(n_outputs) + at(output)) * (V * kLanes);
     }
     LTS_INLINE static std::array<Vec, V> sum_of(const Tile& d) {
         std::array<Vec, V> out = d[0];
@@ -269,12 +272,18 @@ struct SetWalk {
     LTS_INLINE void collect_last(const Tile& d, const std::int32_t* above, std::int32_t n_above, int output,
                                  const std::int32_t*& slots) const {
         const auto otherwise = sum_with(d, unsatisfied);
-        for (std::int32_t i = 0; i < n_above; ++i) {
-            const auto& edge = edges[above[i]];
+        // Compilers cannot know that φ does not overlap what is read here, and would read it again every time.
+        const Edge<V>* const path = edges;
+        double* const to = phi_of(0, output);
+        const std::size_t set_doubles = at(n_outputs) * V * kLanes;
+        const std::int32_t* slot = slots;
+        for (const std::int32_t* const end = above + n_above; above != end; ++above, ++slot) {
+            const auto& edge = path[*above];
             auto sum = sum_with(d, edge.gamma);
             for (int v = 0; v < V; ++v) sum[at(v)] = select(edge.satisfied[at(v)], sum[at(v)], otherwise[at(v)]);
-            add(*slots++, output, sum);
+            add(to + at(*slot) * set_doubles, sum);
         }
+        slots = slot;
     }
     void collect_more(const Tile& d, int order, const std::int32_t* above, std::int32_t n_above, int output,
                       const std::int32_t*& slots) const {
@@ -285,13 +294,13 @@ struct SetWalk {
                 const Vec no = broadcast(unsatisfied[k]), yes = broadcast(edge.gamma[k]);
                 return d[at(k)][at(v)] * select(edge.satisfied[at(v)], yes, no);
             });
-            if (order + 1 >= min_order) add(*slots++, output, sum_of(more));
+            if (order + 1 >= min_order) add(phi_of(*slots++, output), sum_of(more));
             collect_more(more, order + 1, above + i + 1, n_above - i - 1, output, slots);
         }
     }
     LTS_INLINE void collect(const Tile& d, const SetStep& step, const std::int32_t* above, int output,
                             const std::int32_t*& slots) const {
-        if (min_order == 1) add(*slots++, output, sum_of(d));
+        if (min_order == 1) add(phi_of(*slots++, output), sum_of(d));
         if (max_order == 2) return collect_last(d, above, step.n_above, output, slots);
         if (max_order > 2) collect_more(d, 1, above, step.n_above, output, slots);
     }
@@ -370,22 +379,58 @@ void give_shares(const SetChunk& chunk, double* phi) {
     }
 }
 
-// φ of a group of rows is turned round in pieces that fit into the nearest cache.
+LTS_INLINE void add_unaligned(double* to, Vec a) {
+    decltype(a.v) old;
+    std::memcpy(&old, to, sizeof old);
+    old += a.v;
+    std::memcpy(to, &old, sizeof old);
+}
+
+// Turns a square of numbers round: vector i, lane j → vector j, lane i. Pairs of vectors swap halves, quarters, ….
+LTS_INLINE void turn_round(std::array<Vec, kLanes>& square) {
+    using Lanes = decltype(Vec::v);
+    typedef std::int64_t Order __attribute__((vector_size(8 * kLanes)));
+    for (int step = 1; step < kLanes; step *= 2) {
+        Order first{}, second{};
+        for (int lane = 0; lane < kLanes; ++lane) {
+            first[lane] = (lane & step) == 0 ? lane : kLanes + lane - step;
+            second[lane] = (lane & step) == 0 ? lane + step : kLanes + lane;
+        }
+        for (int i = 0; i < kLanes; ++i) {
+            if ((i & step) != 0) continue;
+            const Lanes a = square[at(i)].v, b = square[at(i + step)].v;
+            square[at(i)].v = __builtin_shuffle(a, b, first);
+            square[at(i + step)].v = __builtin_shuffle(a, b, second);
+        }
+    }
+}
+
+// Adds φ of a group of rows to their values. Rows are turned round a square at a time where the square's sets stand
+// side by side, which is everywhere in a model of one chunk and one output.
 template <int V>
 void add_to_values(const SetProgram& program, const SetChunk& chunk, const double* phi, std::size_t n_rows,
                    double* values) {
-    constexpr std::size_t group_rows = std::size_t{V} * kLanes, piece = 64;
+    constexpr std::size_t group_rows = std::size_t{V} * kLanes;
     const std::size_t n_outputs = at(chunk.chunk->n_outputs), all_outputs = at(program.program->n_outputs);
     const std::size_t row_doubles = program.sets.size() * all_outputs;
     double* const first = values + chunk.chunk->output;
-    for (std::size_t begin = 0; begin < chunk.sets.size(); begin += piece) {
-        const std::size_t end = std::min(chunk.sets.size(), begin + piece);
-        for (std::size_t r = 0; r < n_rows; ++r)
-            for (std::size_t s = begin; s < end; ++s) {
-                double* const to = first + r * row_doubles + at(chunk.sets[s]) * all_outputs;
-                const double* const from = phi + s * n_outputs * group_rows + r;
-                for (std::size_t o = 0; o < n_outputs; ++o) to[o] += from[o * group_rows];
+    for (std::size_t s = 0; s < chunk.sets.size();) {
+        const auto set = at(chunk.sets[s]);
+        if (all_outputs == 1 && s + kLanes <= chunk.sets.size() && at(chunk.sets[s + kLanes - 1]) == set + kLanes - 1) {
+            for (std::size_t begin = 0; begin < n_rows; begin += kLanes) {
+                std::array<Vec, kLanes> square;
+                for (std::size_t i = 0; i < kLanes; ++i) square[i] = load(phi + (s + i) * group_rows + begin);
+                turn_round(square);
+                for (std::size_t r = 0; r < std::min<std::size_t>(kLanes, n_rows - begin); ++r)
+                    add_unaligned(first + (begin + r) * row_doubles + set, square[r]);
             }
+            s += kLanes;
+            continue;
+        }
+        for (std::size_t r = 0; r < n_rows; ++r)
+            for (std::size_t o = 0; o < n_outputs; ++o)
+                first[r * row_doubles + set * all_outputs + o] += phi[(s * n_outputs + o) * group_rows + r];
+        ++s;
     }
 }
 
