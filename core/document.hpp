@@ -2,8 +2,6 @@
 // the numbers of the wanted fields, outside of it everything, as JSON.
 #pragma once
 
-#include <stdexcept>
-
 #include "records.hpp"
 
 namespace linear_treeshap {

@@ -1,7 +1,5 @@
 // LightGBM's text → Records.
 
-#include <stdexcept>
-
 #include "records.hpp"
 
 namespace linear_treeshap {

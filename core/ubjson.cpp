@@ -3,7 +3,6 @@
 
 #include <cmath>
 #include <cstring>
-#include <stdexcept>
 
 #include "document.hpp"
 
