@@ -2,6 +2,8 @@
 // the numbers of the wanted fields, outside of it everything, as JSON.
 #pragma once
 
+#include <utility>
+
 #include "records.hpp"
 
 namespace linear_treeshap {

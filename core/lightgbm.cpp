@@ -1,5 +1,7 @@
 // LightGBM's text → Records.
 
+#include <algorithm>
+
 #include "records.hpp"
 
 namespace linear_treeshap {
