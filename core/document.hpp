@@ -2,7 +2,7 @@
 // the numbers of the wanted fields, outside of it everything, as JSON.
 #pragma once
 
-#include <stdexcept>
+#include <utility>
 
 #include "records.hpp"
 

@@ -1,8 +1,6 @@
 // JSON text → Records. The grammar is checked here; what words and texts outside the records mean is
 // left to whoever reads the rest.
 
-#include <stdexcept>
-
 #include "document.hpp"
 
 namespace linear_treeshap {

@@ -1,6 +1,6 @@
 // LightGBM's text → Records.
 
-#include <stdexcept>
+#include <algorithm>
 
 #include "records.hpp"
 

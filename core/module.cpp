@@ -157,7 +157,7 @@ nb::object array_of(std::vector<T> numbers) {
     return nb::cast(nb::ndarray<nb::numpy, T, nb::ndim<1>>(kept->data(), {kept->size()}, owner));
 }
 
-// What is left of the file, and the columns as {field: (values, offsets)}.
+// What is left of the file, and the columns as {field: (values, lengths)}.
 template <class Read>
 nb::tuple records_of(Read read) {
     Records records = [&] {
@@ -167,7 +167,7 @@ nb::tuple records_of(Read read) {
     nb::dict columns;
     for (Column& column : records.columns)
         columns[column.name.c_str()] =
-            nb::make_tuple(array_of(std::move(column.values)), array_of(std::move(column.offsets)));
+            nb::make_tuple(array_of(std::move(column.values)), array_of(std::move(column.lengths)));
     return nb::make_tuple(nb::bytes(records.rest.data(), records.rest.size()), columns);
 }
 

@@ -8,7 +8,9 @@
 
 #include <charconv>
 #include <cstdint>
+#include <limits>
 #include <optional>
+#include <stdexcept>
 #include <string>
 #include <string_view>
 #include <vector>
@@ -18,7 +20,8 @@ namespace linear_treeshap {
 struct Column {
     std::string name;
     std::vector<double> values;
-    std::vector<std::int64_t> offsets{0};  // (n_records + 1,) where the numbers of each record begin
+    std::vector<std::int32_t> lengths;  // (n_records,) how many of them belong to each record
+    std::size_t n_closed = 0;           // numbers of the records that are complete
 };
 
 struct Records {
@@ -26,7 +29,7 @@ struct Records {
     std::string rest;  // what the file says outside its records
 
     explicit Records(const std::vector<std::string>& fields) {
-        for (const std::string& field : fields) columns.push_back({field, {}});
+        for (const std::string& field : fields) columns.push_back({field, {}, {}});
     }
 
     // Null for a field that nobody asked for.
@@ -37,7 +40,12 @@ struct Records {
     }
 
     void end_record() {
-        for (Column& column : columns) column.offsets.push_back(static_cast<std::int64_t>(column.values.size()));
+        for (Column& column : columns) {
+            const std::size_t length = column.values.size() - column.n_closed;
+            if (length > std::numeric_limits<std::int32_t>::max()) throw std::invalid_argument("a tree is too large");
+            column.lengths.push_back(static_cast<std::int32_t>(length));
+            column.n_closed = column.values.size();
+        }
     }
 };
 

@@ -3,7 +3,7 @@
 
 #include <cmath>
 #include <cstring>
-#include <stdexcept>
+#include <type_traits>
 
 #include "document.hpp"
 

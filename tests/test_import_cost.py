@@ -23,8 +23,8 @@ from model_files import repeated_json, repeated_lightgbm, repeated_ubjson
 from linear_treeshap.engine import Engine
 from linear_treeshap.importers import import_model
 
-#: How deep the trees are → how many of them: some 20,000 nodes each.
-SHAPES = {1: 7000, 6: 200, 12: 15}
+#: How deep the trees are → how many of them: some 15,000 nodes each.
+SHAPES = {1: 5000, 6: 200, 12: 15}
 shapes = pytest.mark.parametrize("depth", SHAPES)
 
 
@@ -85,9 +85,12 @@ def seconds(run: Callable[[], object]) -> float:
 
 
 def assert_quick(model: Any, hand_over: Callable[[], object] = lambda: None) -> None:
-    """A third to two thirds of what is allowed, on an idle machine of 2021."""
+    """A tenth to a half of what is allowed on an idle machine, and compiling takes as long.
+
+    Each of the two is held to the whole, so that a busy machine does not fail.
+    """
     n_nodes = import_model(model).n_nodes
-    own = seconds(lambda: Engine(import_model(model))) - seconds(hand_over)
+    own = seconds(lambda: import_model(model)) - seconds(hand_over)
     assert own <= 1e-6 * n_nodes, f"{own / n_nodes * 1e6:.2f} s per million nodes ({n_nodes} nodes)"
 
 
@@ -98,24 +101,9 @@ def test_a_booster_of_xgboost_is_read_quickly(depth: int) -> None:
 
 
 @shapes
-@pytest.mark.parametrize("suffix", ["ubj", "json"])
-def test_a_file_of_xgboost_is_read_quickly(depth: int, suffix: str, tmp_path: Path) -> None:
-    path = tmp_path / f"model.{suffix}"
-    xgboost_model(depth).save_model(path)
-    assert_quick(path)
-
-
-@shapes
 def test_a_booster_of_lightgbm_is_read_quickly(depth: int) -> None:
     model = lightgbm_model(depth)
     assert_quick(model, model.model_to_string)
-
-
-@shapes
-def test_a_file_of_lightgbm_is_read_quickly(depth: int, tmp_path: Path) -> None:
-    path = tmp_path / "model.txt"
-    lightgbm_model(depth).save_model(path)
-    assert_quick(path)
 
 
 @shapes
@@ -168,17 +156,40 @@ print(json.dumps([ensemble.n_nodes, (peak() - before - os.path.getsize(large)) /
 """
 
 
+@pytest.fixture(scope="module")
+def large_file(tmp_path_factory: pytest.TempPathFactory) -> Callable[[str, int], tuple[Path, Path]]:
+    """A file of half a million nodes, one real tree over and over again, and one of that tree alone."""
+
+    @cache
+    def write(form: str, depth: int) -> tuple[Path, Path]:
+        folder = tmp_path_factory.mktemp("models")
+        small, large = folder / f"small.{form}", folder / f"large.{form}"
+        model = lightgbm_model(depth) if form == "txt" else xgboost_model(depth)
+        repeat = {"ubj": repeated_ubjson, "json": repeated_json, "txt": repeated_lightgbm}[form]
+        small.write_bytes(repeat(model, 1))
+        large.write_bytes(repeat(model, 500_000 // import_model(small).n_nodes))
+        return small, large
+
+    return write
+
+
+@shapes
+@pytest.mark.parametrize("form", ["ubj", "json", "txt"])
+def test_a_file_is_read_quickly(form: str, depth: int, large_file: Any) -> None:
+    assert_quick(large_file(form, depth)[1])
+
+
+@shapes
+def test_what_was_read_is_compiled_quickly(depth: int, large_file: Any) -> None:
+    ensemble = import_model(large_file("ubj", depth)[1])
+    assert seconds(lambda: Engine(ensemble)) <= 1e-6 * ensemble.n_nodes
+
+
 @pytest.mark.skipif(sys.platform != "linux", reason="peaks of memory are read from /proc")
 @shapes
 @pytest.mark.parametrize("form", ["ubj", "json", "txt"])
-def test_a_file_is_read_in_little_memory(form: str, depth: int, tmp_path: Path) -> None:
-    """A file of half a million nodes: one real tree, over and over again."""
-    small, large = tmp_path / f"small.{form}", tmp_path / f"large.{form}"
-    model = lightgbm_model(depth) if form == "txt" else xgboost_model(depth)
-    repeat = {"ubj": repeated_ubjson, "json": repeated_json, "txt": repeated_lightgbm}[form]
-    small.write_bytes(repeat(model, 1))
-    large.write_bytes(repeat(model, 500_000 // import_model(small).n_nodes))
-    command = [sys.executable, "-c", _PEAK, str(small), str(large)]
+def test_a_file_is_read_in_little_memory(form: str, depth: int, large_file: Any) -> None:
+    command = [sys.executable, "-c", _PEAK, *map(str, large_file(form, depth))]
     n_nodes, ratio = json.loads(subprocess.run(command, capture_output=True, check=True).stdout)
     assert n_nodes > 400_000
     assert 1 <= ratio <= 3

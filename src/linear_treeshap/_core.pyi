@@ -6,8 +6,8 @@ import numpy as np
 import numpy.typing as npt
 
 Numbers = npt.NDArray[np.float64]
-# What a file says outside its records, and {field: (numbers of all records, where each record's begin)}.
-Records = tuple[bytes, dict[str, tuple[npt.NDArray[np.float64], npt.NDArray[np.int64]]]]
+# What a file says outside its records, and {field: (numbers of all records, how many each record has)}.
+Records = tuple[bytes, dict[str, tuple[npt.NDArray[np.float64], npt.NDArray[np.int32]]]]
 
 class Engine:
     def explain(

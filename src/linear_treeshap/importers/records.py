@@ -20,13 +20,13 @@ Array = npt.NDArray[Any]
 class Columns:
     """The numbers of each field, of all trees end to end, until they are taken."""
 
-    def __init__(self, columns: dict[str, tuple[npt.NDArray[np.float64], npt.NDArray[np.int64]]]) -> None:
+    def __init__(self, columns: dict[str, tuple[npt.NDArray[np.float64], npt.NDArray[np.int32]]]) -> None:
         self._columns = columns
-        self.n_trees = len(next(iter(columns.values()))[1]) - 1
+        self.n_trees = len(next(iter(columns.values()))[1])
 
     def lengths(self, name: str) -> npt.NDArray[np.int64]:
         """(n_trees,) how many numbers each tree has of this field; none if it does not have the field."""
-        return np.diff(self._columns[name][1])
+        return self._columns[name][1].astype(np.int64)
 
     def head(self, n_trees: int) -> Columns:
         """The first ``n_trees`` trees."""
@@ -34,8 +34,8 @@ class Columns:
             raise FileFormatError(f"The model is damaged: it has {self.n_trees} trees, but says {n_trees}.")
         return Columns(
             {
-                name: (numbers[: offsets[n_trees]], offsets[: n_trees + 1])
-                for name, (numbers, offsets) in self._columns.items()
+                name: (numbers[: lengths[:n_trees].sum()], lengths[:n_trees])
+                for name, (numbers, lengths) in self._columns.items()
             }
         )
 
