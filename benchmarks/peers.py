@@ -258,6 +258,7 @@ class ShapiqPairs(Peer):
     """shapiq's own explainer of order 2, which is called row by row."""
 
     package, module = "shapiq", "shapiq"
+    tolerance = 1e-6  # it reads XGBoost's models in float32
     beside = OursPairs
 
     def __init__(self, model: Any, ensemble: TreeEnsemble) -> None:
