@@ -36,6 +36,8 @@ class Peer:
     all_rows: ClassVar[bool] = False
     #: Values are given to columns, so that they can be compared with ours one by one.
     is_in_columns: ClassVar[bool] = True
+    #: Ours that gives the same answers, and takes turns with it; None for plain values.
+    beside: ClassVar[type[Ours] | None] = None
 
     def __init__(self, model: Any, ensemble: TreeEnsemble) -> None:
         raise NotImplementedError
@@ -73,6 +75,22 @@ class OursInGroups(Ours):
 
     is_in_columns = False
     groups = "onehot"
+
+
+class OursPairs(Ours):
+    """Interaction values of all pairs, as matrices; beside plain values, and checked by their sums."""
+
+    is_in_columns = False
+
+    def __call__(self, rows: Rows) -> Values:
+        return self.explainer.shap_interaction_values(rows).reshape(len(rows), -1)
+
+
+class OursSparsePairs(OursPairs):
+    """The same, only of pairs that meet in a tree."""
+
+    def __call__(self, rows: Rows) -> Values:
+        return self.explainer.interactions(rows).values
 
 
 class OursWithTwoThreads(Ours):
@@ -119,6 +137,13 @@ class Shap(Peer):
         return np.asarray(self.explainer.shap_values(rows, check_additivity=False))
 
 
+class ShapPairs(Shap):
+    beside = OursPairs
+
+    def __call__(self, rows: Rows) -> Values:
+        return np.asarray(self.explainer.shap_interaction_values(rows)).reshape(len(rows), -1)
+
+
 class FastTreeShap(Peer):
     package, module = "fasttreeshap", "fasttreeshap"
     algorithm: ClassVar[str] = "v1"
@@ -156,6 +181,16 @@ class XGBoost(Peer):
 
         values = self.booster.predict(xgboost.DMatrix(rows, nthread=1), pred_contribs=True)
         return np.asarray(values)[:, :-1]
+
+
+class XGBoostPairs(XGBoost):
+    beside = OursPairs
+
+    def __call__(self, rows: Rows) -> Values:
+        import xgboost
+
+        matrices = self.booster.predict(xgboost.DMatrix(rows, nthread=1), pred_interactions=True)
+        return np.asarray(matrices)[:, :-1, :-1].reshape(len(rows), -1)
 
 
 class LightGBM(Peer):
@@ -219,6 +254,29 @@ class Shapiq(Peer):
         return values
 
 
+class ShapiqPairs(Peer):
+    """shapiq's own explainer of order 2, which is called row by row."""
+
+    package, module = "shapiq", "shapiq"
+    tolerance = 1e-6  # it reads XGBoost's models in float32
+    beside = OursPairs
+
+    def __init__(self, model: Any, ensemble: TreeEnsemble) -> None:
+        from shapiq import TreeExplainer
+
+        self.explainer = TreeExplainer(model, max_order=2, min_order=1, index="k-SII")
+
+    def __call__(self, rows: Rows) -> Values:
+        matrices = np.zeros((*rows.shape, rows.shape[1]))
+        for matrix, row in zip(matrices, rows, strict=True):
+            found = self.explainer.explain(row)
+            for members, place in found.interaction_lookup.items():
+                if members:
+                    i, j = members[0], members[-1]
+                    matrix[i, j] = matrix[j, i] = found.values[place] / len(members)
+        return matrices.reshape(len(rows), -1)
+
+
 class Woodelf(Peer):
     package, module = "woodelf-explainer", "woodelf"
     tolerance = 1e-4  # sums in float32
@@ -265,6 +323,8 @@ def as_dictionary(ensemble: TreeEnsemble) -> dict[str, Any]:
 PEERS: dict[str, type[Peer]] = {
     "ours": Ours,
     "ours-groups": OursInGroups,
+    "ours-pairs": OursPairs,
+    "ours-sparse-pairs": OursSparsePairs,
     "ours-tenth": OursOnATenth,
     "ours-2-threads": OursWithTwoThreads,
     "ours-avx2": OursWithAvx2,
@@ -277,5 +337,8 @@ PEERS: dict[str, type[Peer]] = {
     "lightgbm": LightGBM,
     "catboost": CatBoost,
     "shapiq": Shapiq,
+    "shap-pairs": ShapPairs,
+    "xgboost-pairs": XGBoostPairs,
+    "shapiq-pairs": ShapiqPairs,
     "woodelf": Woodelf,
 }

@@ -81,7 +81,7 @@ def compare(problem: Problem, name: str, request: Request) -> Result:
         import_seconds=_import_seconds(kind.module),
     )
     ensemble, rows = import_model(problem.model), problem.rows
-    ours = Ours(problem.model, ensemble)
+    ours = (kind.beside or Ours)(problem.model, ensemble)
     try:
         started = time.perf_counter()
         peer = kind(problem.model, ensemble)

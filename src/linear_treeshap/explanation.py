@@ -131,7 +131,7 @@ class Explanation:
     @cached_property
     def data(self) -> Any:
         """The explained rows as an array of the shape of ``values``, less outputs; sparse stays sparse."""
-        n_rows, n_features, _ = self._full.shape
+        n_rows, n_features = self._all.shape[:2]
         # A frame without columns has no rows either.
         no_columns = n_features == 0 and self.table is not None and is_frame(self.table)
         array = np.empty((n_rows, 0)) if no_columns else to_array(self.table)
