@@ -1,10 +1,12 @@
-// How a background becomes tables, and how rows and chunks of trees become tasks.
+// How a background becomes tables, and how rows are explained with them.
 
 #include "background.hpp"
 
 #include <algorithm>
 #include <cstring>
 #include <numeric>
+
+#include "schedule.hpp"
 
 namespace linear_treeshap {
 
@@ -266,10 +268,8 @@ std::size_t BackgroundEngine::rows_per_task(std::size_t n_rows, int n_threads) c
 template <class Value>
 void BackgroundEngine::explain(const RowsView& rows, std::span<Value> values, const double* pair_weights, int n_threads,
                                const Control::Poll& poll) const {
-    constexpr bool is_double = std::is_same_v<Value, double>;
     const std::size_t row_values = n_items() * static_cast<std::size_t>(program_.n_outputs);
-    const std::size_t n_chunks = plans_.size();
-    if (rows.n_rows == 0 || n_chunks == 0) {
+    if (rows.n_rows == 0 || plans_.empty()) {
         std::fill(values.begin(), values.end(), Value(0));
         return;
     }
@@ -277,26 +277,15 @@ void BackgroundEngine::explain(const RowsView& rows, std::span<Value> values, co
     n_threads =
         static_cast<int>(std::clamp<std::size_t>(work / kWorkPerThread, 1, static_cast<std::size_t>(n_threads)));
     const std::size_t task_rows = rows_per_task(rows.n_rows, n_threads);
-    const std::size_t n_parts = (rows.n_rows + task_rows - 1) / task_rows;
+    std::vector<std::size_t> begin{0};
+    while (begin.back() < rows.n_rows) begin.push_back(std::min(rows.n_rows, begin.back() + task_rows));
     Control control(poll, work);
-    parallel_for(n_parts, n_threads, control, [&](std::size_t i, bool is_caller) {
-        const RowsView part = cut(program_, rows, i * task_rows, task_rows);
-        Value* const to = values.data() + i * task_rows * row_values;
-        std::vector<double> exact(is_double ? 0 : part.n_rows * row_values);
-        double* sum;
-        if constexpr (is_double) {
-            sum = to;
-            std::fill_n(sum, part.n_rows * row_values, 0.0);
-        } else {
-            sum = exact.data();
-        }
-        const double* const part_weights =
-            pair_weights == nullptr ? nullptr : pair_weights + i * task_rows * n_background_;
-        for (std::size_t c = 0; c < n_chunks; ++c)
-            if (!explain_chunk(c, part, part_weights, sum, control, is_caller)) return;
-        if constexpr (!is_double)
-            std::transform(exact.begin(), exact.end(), to, [](double v) { return static_cast<Value>(v); });
-    });
+    explain_by_chunks(begin, plans_.size(), row_values, values, n_threads, control,
+                      [&](std::size_t first, std::size_t n, std::size_t c, double* to, bool is_caller) {
+                          return explain_chunk(c, cut(program_, rows, first, n),
+                                               pair_weights == nullptr ? nullptr : pair_weights + first * n_background_,
+                                               to, control, is_caller);
+                      });
 }
 
 template void BackgroundEngine::explain(const RowsView&, std::span<double>, const double*, int,
