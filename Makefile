@@ -27,6 +27,7 @@ test-sanitized: $(SANITIZED)/.package $(VENV)/.test  ## Run the native paths und
 	LD_PRELOAD="$$($${CXX:-c++} -print-file-name=libasan.so) $$($${CXX:-c++} -print-file-name=libstdc++.so.6)" \
 	  ASAN_OPTIONS=detect_leaks=0 PYTHONPATH=$(SANITIZED) \
 	  $(RUN) -m pytest -q -p no:cacheprovider -k "not ctrl_c" tests/test_kernel.py tests/test_engine.py tests/test_interactions.py \
+	  tests/test_background.py \
 	    tests/test_records.py
 
 bench: $(VENV)/.package $(VENV)/.bench  ## Measure every case beside every peer at hand (an hour or so)

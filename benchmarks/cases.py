@@ -30,6 +30,7 @@ class Problem:
     model: Any
     rows: npt.NDArray[np.float32]
     source: str  # of the data
+    background: npt.NDArray[np.float32] | None = None  # for interventional values
 
 
 @dataclass(frozen=True)
@@ -113,6 +114,16 @@ def single_tree(load: Callable[[], data.Data], n_test: int, depth: int) -> Probl
     return Problem(model, table.X[test], table.source)
 
 
+def with_background(make: Callable[[], Problem], n_background: int) -> Problem:
+    """The same model and rows, beside background rows that are neither these nor those it was trained on."""
+    return replace(make(), background=data.generated(n_background, seed=2).X)
+
+
+def forest_with_background() -> Problem:
+    problem = random_forest()
+    return replace(problem, rows=problem.rows[100:200], background=problem.rows[:100])
+
+
 def _split(table: data.Data, n_test: int) -> tuple[npt.NDArray[np.intp], npt.NDArray[np.intp]]:
     order = np.random.default_rng(0).permutation(len(table.y))
     return order[n_test:], order[:n_test]
@@ -175,6 +186,33 @@ _ALL = (
         ("ours-pairs", "ours-sparse-pairs", "xgboost-pairs", "shap-pairs", "shapiq-pairs"),
     ),
     Case("big-forest", "extra trees, 200 trees of 20,000 leaves", big_forest, ("shap", "shapiq")),
+    *(
+        Case(
+            f"background-100x6-{n}",
+            f"{n:,} background rows, 100 trees of depth 6",
+            partial(with_background, partial(xgboost, 100, 6, 1_000), n),
+            ("shap", "shapiq", "woodelf"),
+        )
+        for n in (100, 1_000, 10_000)
+    ),
+    Case(
+        "background-100x6-100000",
+        "100,000 rows, 100,000 background rows, 100 trees of depth 6",
+        partial(with_background, partial(xgboost, 100, 6, 100_000), 100_000),
+        ("woodelf",),
+    ),
+    Case(
+        "background-100x12",
+        "100 background rows, 100 trees of depth 12",
+        partial(with_background, partial(xgboost, 100, 12, 1_000), 100),
+        ("shap", "shapiq", "woodelf"),
+    ),
+    Case(
+        "background-forest",
+        "100 background rows, a random forest of unlimited depth",
+        forest_with_background,
+        ("shap", "shapiq"),
+    ),
     *_paper_cases("adult", data.adult, 16_281),
     *_paper_cases("conductor", data.superconductor, 10_631),
 )

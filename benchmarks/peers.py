@@ -30,7 +30,7 @@ class Peer:
     package: ClassVar[str]  # its name on PyPI
     module: ClassVar[str]  # its name in Python
     #: Float64 throughout: what is left is rounding, some 1e-16 for each of a few thousand trees.
-    tolerance: ClassVar[float] = 1e-9
+    tolerance: float = 1e-9
     #: Time is not in proportion to the rows, so that a measurement with fewer of them would slander it:
     #: all of them, if need be only once.
     all_rows: ClassVar[bool] = False
@@ -39,7 +39,7 @@ class Peer:
     #: Ours that gives the same answers, and takes turns with it; None for plain values.
     beside: ClassVar[type[Ours] | None] = None
 
-    def __init__(self, model: Any, ensemble: TreeEnsemble) -> None:
+    def __init__(self, model: Any, ensemble: TreeEnsemble, background: Rows | None = None) -> None:
         raise NotImplementedError
 
     def __call__(self, rows: Rows) -> Values:
@@ -53,14 +53,14 @@ class Ours(Peer):
     kernel: ClassVar[str] = ""  # the best one
     groups: ClassVar[str | None] = None
 
-    def __init__(self, model: Any, ensemble: TreeEnsemble) -> None:
+    def __init__(self, model: Any, ensemble: TreeEnsemble, background: Rows | None = None) -> None:
         from linear_treeshap import TreeExplainer
         from linear_treeshap.engine import KERNEL_VARIABLE, available_cpus
 
         if available_cpus() < self.n_jobs:
             raise RuntimeError(f"needs {self.n_jobs} CPUs, this process may use {available_cpus()}")
         with patch.dict(os.environ, {KERNEL_VARIABLE: self.kernel} if self.kernel else {}):
-            self.explainer = TreeExplainer(model, groups=self.groups, n_jobs=self.n_jobs)
+            self.explainer = TreeExplainer(model, background, groups=self.groups, n_jobs=self.n_jobs)
 
     def __call__(self, rows: Rows) -> Values:
         return self.explainer.shap_values(rows, check_additivity=False)
@@ -126,12 +126,17 @@ class Shap(Peer):
 
     package, module = "shap", "shap"
 
-    def __init__(self, model: Any, ensemble: TreeEnsemble) -> None:
+    def __init__(self, model: Any, ensemble: TreeEnsemble, background: Rows | None = None) -> None:
         import shap
 
-        self.explainer = shap.TreeExplainer(
-            as_dictionary(ensemble), feature_perturbation="tree_path_dependent"
-        )
+        trees = as_dictionary(ensemble)
+        if background is None:
+            self.explainer = shap.TreeExplainer(trees, feature_perturbation="tree_path_dependent")
+            return
+        self.tolerance = 1e-5  # float32 inside
+        # Without a masker of its own, shap takes 100 of the rows.
+        masker = shap.maskers.Independent(background, max_samples=len(background))
+        self.explainer = shap.TreeExplainer(trees, masker, feature_perturbation="interventional")
 
     def __call__(self, rows: Rows) -> Values:
         return np.asarray(self.explainer.shap_values(rows, check_additivity=False))
@@ -222,9 +227,9 @@ class Shapiq(Peer):
 
     package, module = "shapiq", "shapiq"
 
-    def __init__(self, model: Any, ensemble: TreeEnsemble) -> None:
+    def __init__(self, model: Any, ensemble: TreeEnsemble, background: Rows | None = None) -> None:
         try:
-            from shapiq.tree import QuadratureTreeSHAP, TreeModel
+            from shapiq.tree import InterventionalTreeSHAPIQ, QuadratureTreeSHAP, TreeModel
         except ImportError as error:
             raise RuntimeError("this release has no compiled kernel for values; 1.8 has") from error
         trees = [
@@ -239,11 +244,17 @@ class Shapiq(Peer):
             )
             for tree in as_dictionary(ensemble)["trees"]
         ]
+        self.is_interventional = background is not None
+        if background is not None:
+            self.explainer = InterventionalTreeSHAPIQ(trees, background, index="SV", max_order=1)
+            return
         self.explainer = QuadratureTreeSHAP(trees)
         self.used = self.explainer._relevant_features
         self.explainer._explain_cpp(np.zeros(len(self.used)))  # this makes the kernel's arguments
 
     def __call__(self, rows: Rows) -> Values:
+        if self.is_interventional:  # row by row
+            return np.array([self.explainer.explain_function(row).get_n_order_values(1) for row in rows])
         from shapiq.tree.quadrature.cext import quadrature_tree_shap
 
         before, after = self.explainer._kernel_args[:18], self.explainer._kernel_args[18:]
@@ -282,11 +293,13 @@ class Woodelf(Peer):
     tolerance = 1e-4  # sums in float32
     all_rows = True
 
-    def __init__(self, model: Any, ensemble: TreeEnsemble) -> None:
+    def __init__(self, model: Any, ensemble: TreeEnsemble, background: Rows | None = None) -> None:
+        import pandas as pd
         from woodelf import WoodelfExplainer
 
-        self.explainer = WoodelfExplainer(model)
         self.columns = [f"f{feature}" for feature in range(ensemble.n_features)]
+        data = None if background is None else pd.DataFrame(background, columns=self.columns)
+        self.explainer = WoodelfExplainer(model, data)
 
     def __call__(self, rows: Rows) -> Values:
         import pandas as pd
@@ -310,7 +323,7 @@ def as_dictionary(ensemble: TreeEnsemble) -> dict[str, Any]:
                 "features": ensemble.feature[nodes],
                 "thresholds": ensemble.threshold[nodes],
                 "values": ensemble.value[nodes],
-                "node_sample_weight": ensemble.cover[nodes],
+                "node_sample_weight": ensemble.cover[nodes].copy(),  # shap fills it from background rows
             }
         )
     return {

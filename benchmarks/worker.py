@@ -18,7 +18,7 @@ from dataclasses import asdict, dataclass, replace
 from importlib import import_module
 from importlib.metadata import PackageNotFoundError, version
 from pathlib import Path
-from typing import Any
+from typing import Any, TypeVar
 
 import numpy as np
 
@@ -27,6 +27,8 @@ from linear_treeshap.importers import import_model, raw_prediction
 
 from .cases import Problem
 from .peers import PEERS, Ours, OursOnATenth, Peer, Rows, Values
+
+PeerKind = TypeVar("PeerKind", bound=Peer)
 
 __all__ = ["Request", "Result", "compare", "row_errors"]
 
@@ -81,10 +83,10 @@ def compare(problem: Problem, name: str, request: Request) -> Result:
         import_seconds=_import_seconds(kind.module),
     )
     ensemble, rows = import_model(problem.model), problem.rows
-    ours = (kind.beside or Ours)(problem.model, ensemble)
+    ours = _made(kind.beside or Ours, problem, ensemble)
     try:
         started = time.perf_counter()
-        peer = kind(problem.model, ensemble)
+        peer = _made(kind, problem, ensemble)
         result = replace(result, compile_seconds=time.perf_counter() - started)
         checked = rows if kind.all_rows else rows[:1]
         started = time.perf_counter()
@@ -94,9 +96,9 @@ def compare(problem: Problem, name: str, request: Request) -> Result:
             checked = rows[: min(affordable, CHECK_ROWS)]
             values = peer(checked)
         if type(peer) is Ours or not peer.is_in_columns:
-            errors, tolerance = _additivity_errors(problem, ensemble, checked, values), 1e-4  # float32 sums
+            errors, tolerance = _additivity_errors(problem, ours, checked, values), 1e-4  # float32 sums
         else:
-            errors, tolerance = row_errors(values, ours(checked)), kind.tolerance
+            errors, tolerance = row_errors(values, ours(checked)), peer.tolerance
     except Exception as error:  # whatever a peer raises is its answer
         return replace(result, status="refused", reason=f"{type(error).__name__}: {error}"[:300])
     result = _judge(replace(result, tolerance=tolerance), errors)
@@ -127,10 +129,16 @@ def row_errors(values: Values, expected: Values) -> Values:
     return np.asarray(errors.max(axis=1))
 
 
-def _additivity_errors(problem: Problem, ensemble: TreeEnsemble, rows: Rows, values: Values) -> Values:
+def _made(kind: type[PeerKind], problem: Problem, ensemble: TreeEnsemble) -> PeerKind:
+    if problem.background is None:
+        return kind(problem.model, ensemble)
+    return kind(problem.model, ensemble, problem.background)
+
+
+def _additivity_errors(problem: Problem, ours: Ours, rows: Rows, values: Values) -> Values:
     """How far ours miss the model's own prediction; the peers check them feature by feature."""
     prediction = raw_prediction(problem.model, rows)
-    return row_errors(values.sum(axis=1, keepdims=True) + ensemble.expected_value, prediction)
+    return row_errors(values.sum(axis=1, keepdims=True) + ours.explainer.expected_value, prediction)
 
 
 def _judge(result: Result, errors: Values) -> Result:
@@ -194,7 +202,7 @@ def peak_mib(problem: Problem, name: str, n_rows: int) -> float | None:
     ensemble = import_model(problem.model)
     clear.write_text("5")  # resets the peak to what is in use now
     before = _kib(status, "VmRSS")
-    PEERS[name](problem.model, ensemble)(problem.rows[:n_rows])
+    _made(PEERS[name], problem, ensemble)(problem.rows[:n_rows])
     return (_kib(status, "VmHWM") - before) / 1024
 
 

@@ -1,11 +1,11 @@
-// How rows and chunks of trees become tasks. A task is a run of rows; where there are fewer of those
-// than threads, it is one chunk of trees for one run of rows, and the chunks' values are added up in
-// order afterwards, which gives the same bits.
+// Which constants are kept, and how rows are cut into tasks.
 
 #include "engine.hpp"
 
 #include <algorithm>
 #include <vector>
+
+#include "schedule.hpp"
 
 namespace linear_treeshap {
 namespace {
@@ -73,72 +73,26 @@ std::vector<std::size_t> Engine::cuts(std::size_t n_rows, int n_threads) const {
 
 template <class Value>
 void Engine::explain(const RowsView& rows, std::span<Value> values, int n_threads, const Control::Poll& poll) const {
-    constexpr bool is_double = std::is_same_v<Value, double>;
     const std::size_t row_values =
         static_cast<std::size_t>(program_.n_players) * static_cast<std::size_t>(program_.n_outputs);
-    const std::size_t n_chunks = program_.chunks.size();
-    if (rows.n_rows == 0 || n_chunks == 0) {
+    if (rows.n_rows == 0 || program_.chunks.empty()) {
         std::fill(values.begin(), values.end(), Value(0));
         return;
     }
     const std::size_t work = program_.n_leaves * rows.n_rows;
     n_threads =
         static_cast<int>(std::clamp<std::size_t>(work / kWorkPerThread, 1, static_cast<std::size_t>(n_threads)));
-    const std::vector<std::size_t> begin = cuts(rows.n_rows, n_threads);
-    const std::size_t n_parts = begin.size() - 1;
-    const bool split_trees = n_parts < static_cast<std::size_t>(n_threads) && n_chunks > 1;
-    const std::size_t number_size = program_.is_float32 ? sizeof(float) : sizeof(double);
+    const std::size_t row_bytes =
+        static_cast<std::size_t>(program_.n_columns) * (program_.is_float32 ? sizeof(float) : sizeof(double));
     Control control(poll, work);
-
-    struct Part {
-        RowsView rows;
-        std::size_t first_value, n_values;
-    };
-    const auto part_at = [&](std::size_t i) {
-        const std::size_t first = begin[i], n = begin[i + 1] - first;
-        const auto* const data = static_cast<const std::byte*>(rows.data) +
-                                 first * static_cast<std::size_t>(program_.n_columns) * number_size;
-        return Part{{data, n}, first * row_values, n * row_values};
-    };
-    const auto explain_chunk = [&](const Part& part, std::size_t c, double* to, bool is_caller) {
-        static thread_local Workspace workspace;
-        kernel_.explain(program_, program_.chunks[c], part.rows,
-                        {expanded_.data(), one_row_.empty() ? nullptr : one_row_.data()}, workspace, to);
-        return control.advance(program_.chunks[c].n_leaves * part.rows.n_rows, is_caller);
-    };
-
-    if (!split_trees) {
-        parallel_for(n_parts, n_threads, control, [&](std::size_t i, bool is_caller) {
-            const Part part = part_at(i);
-            Value* const to = values.data() + part.first_value;
-            std::vector<double> exact(is_double ? 0 : part.n_values);
-            double* sum;
-            if constexpr (is_double) {
-                sum = to;
-                std::fill_n(sum, part.n_values, 0.0);
-            } else {
-                sum = exact.data();
-            }
-            for (std::size_t c = 0; c < n_chunks; ++c)
-                if (!explain_chunk(part, c, sum, is_caller)) return;
-            if constexpr (!is_double)
-                std::transform(exact.begin(), exact.end(), to, [](double v) { return static_cast<Value>(v); });
-        });
-        return;
-    }
-    // Few rows, many trees: every chunk writes values of its own.
-    const std::size_t n_values = rows.n_rows * row_values;
-    std::vector<double> by_chunk(n_chunks * n_values);
-    parallel_for(n_parts * n_chunks, n_threads, control, [&](std::size_t task, bool is_caller) {
-        const Part part = part_at(task / n_chunks);
-        explain_chunk(part, task % n_chunks, by_chunk.data() + (task % n_chunks) * n_values + part.first_value,
-                      is_caller);
-    });
-    for (std::size_t i = 0; i < n_values; ++i) {
-        double sum = 0.0;
-        for (std::size_t c = 0; c < n_chunks; ++c) sum += by_chunk[c * n_values + i];
-        values[i] = static_cast<Value>(sum);
-    }
+    explain_by_chunks(cuts(rows.n_rows, n_threads), program_.chunks.size(), row_values, values, n_threads, control,
+                      [&](std::size_t first, std::size_t n, std::size_t c, double* to, bool is_caller) {
+                          static thread_local Workspace workspace;
+                          const RowsView part{static_cast<const std::byte*>(rows.data) + first * row_bytes, n};
+                          kernel_.explain(program_, program_.chunks[c], part, {expanded_.data(), one_row_.data()},
+                                          workspace, to);
+                          return control.advance(program_.chunks[c].n_leaves * n, is_caller);
+                      });
 }
 
 template void Engine::explain(const RowsView&, std::span<double>, int, const Control::Poll&) const;

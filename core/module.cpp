@@ -24,6 +24,9 @@ namespace nb = nanobind;
 using namespace nb::literals;
 
 namespace linear_treeshap {
+
+void bind_background(nb::module_& m);  // background_module.cpp
+
 namespace {
 
 template <class T>
@@ -280,6 +283,8 @@ NB_MODULE(_core, m) {
         nb::kw_only(), "tree_offsets"_a, "left"_a, "right"_a, "feature"_a, "threshold"_a, "missing_left"_a,
         "category_set"_a, "category_offsets"_a, "category_codes"_a, "cover_ratio"_a, "value"_a, "tree_output"_a,
         "player"_a, "n_outputs"_a, "n_players"_a, "is_float32"_a, "rule"_a, "kernel"_a.none());
+
+    bind_background(m);
 }
 
 }  // namespace linear_treeshap

@@ -187,11 +187,11 @@ def test_unknown_perturbations_are_refused_by_both() -> None:
 
 
 def test_outputs_that_need_background_data_are_refused_by_both() -> None:
-    """shap raises ValueError, we NotImplementedError; neither answers in other units."""
+    """Neither answers in other units."""
     model = zoo.load("sklearn_gradient_boosting_binary").model
     with pytest.raises(ValueError, match="raw"):
         shap.TreeExplainer(model, model_output="probability")
-    with pytest.raises(NotImplementedError, match="background data"):
+    with pytest.raises(InputError, match="pass data="):
         TreeExplainer(model, model_output="probability")
 
 

@@ -340,7 +340,7 @@ def test_probability_is_the_raw_output_of_forests(named: zoo.ZooModel) -> None:
 @pytest.mark.parametrize("model_output", ["probability", "log_loss", "predict_proba", "predict"])
 def test_bent_outputs_are_refused_with_the_reason(model_output: str) -> None:
     model = zoo.load("sklearn_gradient_boosting_binary").model
-    with pytest.raises(NotImplementedError, match="exact only with background data"):
+    with pytest.raises(InputError, match=r"pass data=|not known to be a function of a single raw output"):
         TreeExplainer(model, model_output=model_output)
 
 
@@ -359,7 +359,7 @@ def test_predict_is_explained_where_it_is_the_raw_output(name: str) -> None:
     if is_raw:
         assert TreeExplainer(model, model_output="predict").model_output == "predict"
     else:
-        with pytest.raises(NotImplementedError, match="'predict' is not the raw output of this model"):
+        with pytest.raises(InputError, match=r"'predict' is not (the raw output|known to be a function)"):
             TreeExplainer(model, model_output="predict")
 
 
@@ -385,18 +385,15 @@ def test_predict_of_regressors_that_bend_their_sum_is_refused(
         return make(n_estimators=3, **quiet.get(library, {}), **options).fit(X, np.exp(X[:, 0]))
 
     assert TreeExplainer(trained({}), model_output="predict").model_output == "predict"
-    with pytest.raises(NotImplementedError, match="Use model_output='raw'"):
+    with pytest.raises(InputError, match="se model_output='raw'"):
         TreeExplainer(trained(bent), model_output="predict")
 
 
 def test_an_unknown_output_lists_the_choices(regressor: zoo.ZooModel) -> None:
-    with pytest.raises(InputError, match="'raw', 'probability', 'log_loss', 'predict'; got 'margin'"):
+    with pytest.raises(
+        InputError, match="'raw', 'probability', 'log_loss', 'predict', or a function; got 'margin'"
+    ):
         TreeExplainer(regressor.model, model_output="margin")
-
-
-def test_background_data_is_refused_for_now(regressor: zoo.ZooModel) -> None:
-    with pytest.raises(NotImplementedError, match="Background data is not supported yet"):
-        TreeExplainer(regressor.model, regressor.rows[:10])
 
 
 def test_a_class_is_no_model() -> None:

@@ -133,21 +133,34 @@ def test_the_general_explainer_still_explains_other_models(forest: zoo.ZooModel)
 
 
 @pytest.mark.usefixtures("patched")
-def test_background_data_is_left_to_shap_and_logged(caplog: pytest.LogCaptureFixture) -> None:
-    model = zoo.load("sklearn_gradient_boosting_regressor")
-    background = model.rows[:20]
-    with caplog.at_level(logging.INFO, logger="linear_treeshap"):
-        values = shap.TreeExplainer(model.model, background).shap_values(model.rows[:5])
-    assert "left to shap: background data" in caplog.text
-    np.testing.assert_array_equal(values, ORIGINAL(model.model, background).shap_values(model.rows[:5]))
+@pytest.mark.parametrize("model_output", ["raw", "probability", "log_loss"])
+def test_background_data_is_ours(model_output: str) -> None:
+    """In the shapes of shap, whose own code works in float32 here."""
+    model = zoo.load("xgboost_binary")
+    X, background = model.X[20:25], model.X[:20]
+    y = np.arange(5) % 2 if model_output == "log_loss" else None
+    explainer = shap.TreeExplainer(model.model, background, model_output=model_output)
+    original = ORIGINAL(model.model, background, model_output=model_output)
+    assert _is_ours(explainer)
+    values = explainer.shap_values(X, y)
+    np.testing.assert_allclose(values, original.shap_values(X, y), rtol=0, atol=1e-6)
+    if y is None:
+        assert np.shape(explainer.expected_value) == np.shape(original.expected_value)
+        np.testing.assert_allclose(explainer.expected_value, original.expected_value, rtol=1e-6)
+    else:
+        np.testing.assert_allclose(explainer.expected_value(1), original.expected_value(1), rtol=1e-6)
+    np.testing.assert_array_equal(explainer.data, original.data)
 
 
 @pytest.mark.usefixtures("patched")
 def test_other_outputs_are_left_to_shap_and_logged(caplog: pytest.LogCaptureFixture) -> None:
-    model = zoo.load("sklearn_gradient_boosting_binary")
-    with caplog.at_level(logging.INFO, logger="linear_treeshap"):
-        explainer = shap.TreeExplainer(model.model, model.X[:20], model_output="probability")
-    assert not _is_ours(explainer)
+    """Which refuses them, too."""
+    model = zoo.load("xgboost_multiclass")
+    with (
+        caplog.at_level(logging.INFO, logger="linear_treeshap"),
+        pytest.raises(Exception, match="known objective"),
+    ):
+        shap.TreeExplainer(model.model, model.X[:20], model_output="probability")
     assert "left to shap" in caplog.text
 
 

@@ -85,3 +85,33 @@ def compile(
     rule: Callable[[int], tuple[Numbers, Numbers, Numbers]],  # players → points, 1 - points, weights
     kernel: str | None,
 ) -> Engine: ...
+
+class BackgroundEngine:
+    couples: list[list[int]]  # the players of each item, if the engine is one of couples
+    def explain(
+        self,
+        rows: npt.NDArray[np.floating],  # (n_rows, n_columns)
+        out: npt.NDArray[np.floating],  # (n_rows, n_players or n_couples, n_outputs), written
+        *,
+        pair_weights: npt.NDArray[np.float64] | None,  # (n_rows, n_background_rows)
+        n_threads: int,
+        progress: Callable[[float], object] | None,
+    ) -> None: ...
+
+def with_background(
+    engine: Engine,
+    rows: npt.NDArray[np.floating],  # (n_background_rows, n_columns)
+    weights: npt.NDArray[np.float64],  # (n_background_rows,) or empty
+    *,
+    only_pairs: bool,
+    of_couples: bool,
+    n_threads: int,
+    progress: Callable[[float], object] | None,
+) -> BackgroundEngine: ...
+def predict(
+    engine: Engine,
+    rows: npt.NDArray[np.floating],  # (n_rows, n_columns)
+    out: npt.NDArray[np.float64],  # (n_rows, n_outputs), written
+    *,
+    n_threads: int,
+) -> None: ...

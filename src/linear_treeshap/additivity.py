@@ -6,6 +6,7 @@ sum of their absolute values, in the type that the model's library adds them in.
 
 from __future__ import annotations
 
+from collections.abc import Callable, Iterator
 from typing import Any
 
 import numpy as np
@@ -14,7 +15,7 @@ import numpy.typing as npt
 from .ensemble import TreeEnsemble
 from .errors import AdditivityError, InputError
 
-__all__ = ["check", "scale_of", "tolerance_of", "walk_trees"]
+__all__ = ["check", "scale_of", "tolerance_of", "visited_nodes", "walk_trees"]
 
 Float64 = npt.NDArray[np.float64]
 Array = npt.NDArray[Any]
@@ -46,27 +47,31 @@ def check(
     n_trees: int,
     scale: float,
     tolerance: float | None = None,
+    transform: Callable[[Float64], Float64] | None = None,
 ) -> None:
     """Raise AdditivityError if some row's values do not add up to its prediction.
 
-    ``values`` (n_rows, n_features, n_outputs), ``base_values`` (n_outputs,) and ``prediction``
-    (n_rows, n_outputs). ``tolerance`` is the largest difference allowed; None derives it from the number
-    of trees and from ``scale``, see `scale_of`.
+    ``values`` (n_rows, n_players, n_outputs), ``base_values`` (n_outputs,) or one for each row, and raw
+    ``prediction`` (n_rows, n_outputs), of which ``transform`` makes what is explained. ``tolerance`` is the
+    largest difference allowed; None derives it from the number of trees and from ``scale``, see `scale_of`.
     """
-    if prediction.shape != (len(values), len(base_values)):
+    if prediction.shape != (len(values), base_values.shape[-1]):
         raise AdditivityError(
             f"The model predicts an array of shape {prediction.shape} for {len(values)} rows and "
-            f"{len(base_values)} outputs. Was the model trained again after the explainer was made?"
+            f"{base_values.shape[-1]} outputs. Was the model trained again after the explainer was made?"
         )
     if prediction.size == 0:
         return
+    rounding = _rounding(prediction, n_trees)
+    if transform is not None:
+        prediction = transform(prediction)
     sums = values.sum(axis=1, dtype=np.float64) + base_values
     error = np.abs(sums - prediction)
     allowed: float | Float64
     if tolerance is not None:
         allowed = tolerance
     else:
-        allowed = _rounding(prediction, n_trees) * scale
+        allowed = rounding * scale
         if values.dtype == np.float32:
             # Each value was rounded by up to half an ulp of itself.
             allowed = allowed + np.finfo(np.float32).eps * np.abs(values).sum(axis=1, dtype=np.float64)
@@ -128,22 +133,36 @@ def walk_trees(ensemble: TreeEnsemble, rows: Array) -> Float64:
 
 def _leaves(ensemble: TreeEnsemble, rows: Array) -> Array:
     """(n_rows, n_trees) the leaf in which each row ends."""
+    leaves = np.empty((len(rows), ensemble.n_trees), dtype=np.int64)
+    for nodes, visitors in _levels(ensemble, rows):
+        leaves[visitors, ensemble.tree_of_node[nodes]] = nodes
+    return leaves
+
+
+def visited_nodes(ensemble: TreeEnsemble, rows: Array) -> Iterator[tuple[Array, Array]]:
+    """All nodes that the rows come by, as (nodes, numbers of the rows), a slice and a level at a time."""
+    at_once = max(1, _WALKED_AT_ONCE // max(1, ensemble.n_trees))
+    for start in range(0, len(rows), at_once):
+        for nodes, visitors in _levels(ensemble, rows[start : start + at_once]):
+            yield nodes, visitors + start
+
+
+def _levels(ensemble: TreeEnsemble, rows: Array) -> Iterator[tuple[Array, Array]]:
+    """The nodes of each level, from the roots down, and the rows that are there."""
     root = ensemble.tree_offsets[:-1]
-    node = np.broadcast_to(root, (len(rows), len(root))).reshape(-1).copy()
+    node = np.tile(root, len(rows))
     row = np.repeat(np.arange(len(rows)), len(root))
-    tree_root = np.tile(root, len(rows))
-    active = np.flatnonzero(ensemble.left[node] >= 0)
-    while active.size:
-        here = node[active]
-        x = rows[row[active], ensemble.feature[here]].astype(np.float64)
-        left = np.where(np.isnan(x), ensemble.missing_left[here], x <= ensemble.threshold[here])
-        categorical = ensemble.category_set[here] >= 0
+    while node.size:
+        yield node, row
+        inner = ensemble.left[node] >= 0
+        node, row = node[inner], row[inner]
+        x = rows[row, ensemble.feature[node]].astype(np.float64)
+        left = np.where(np.isnan(x), ensemble.missing_left[node], x <= ensemble.threshold[node])
+        categorical = ensemble.category_set[node] >= 0
         if categorical.any():
-            left[categorical] = _in_set(ensemble, here[categorical], x[categorical])
-        child = np.where(left, ensemble.left[here], ensemble.right[here])
-        node[active] = tree_root[active] + child
-        active = active[ensemble.left[node[active]] >= 0]
-    return np.asarray(node.reshape(len(rows), len(root)))
+            left[categorical] = _in_set(ensemble, node[categorical], x[categorical])
+        child = np.where(left, ensemble.left[node], ensemble.right[node])
+        node = ensemble.tree_offsets[ensemble.tree_of_node[node]] + child
 
 
 def _in_set(ensemble: TreeEnsemble, nodes: npt.NDArray[np.int64], x: Float64) -> npt.NDArray[np.bool_]:

@@ -51,6 +51,7 @@ class Engine:
         self.n_players = ensemble.n_features if players is None else players.n_players
         self.n_outputs = ensemble.n_outputs
         self.row_dtype = ensemble.row_format.numpy_dtype
+        self._ensemble = ensemble
         kernel = kernel or os.environ.get(KERNEL_VARIABLE) or None
         if kernel is not None and kernel not in _core.kernels():
             raise InputError(
@@ -86,6 +87,11 @@ class Engine:
     def kernel(self) -> str:
         """The instruction set in use: "avx512", "avx2" or "baseline"."""
         return self._compiled.kernel
+
+    @property
+    def expected_value(self) -> npt.NDArray[np.float64]:
+        """(n_outputs,) what the values of a row are added to."""
+        return self._ensemble.expected_value
 
     def values(
         self,

@@ -8,12 +8,14 @@ from __future__ import annotations
 import os
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import replace
+from functools import partial
 from typing import Any, Literal
 
 import numpy as np
 import numpy.typing as npt
 
 from . import additivity
+from .background import BackgroundEngine, RescaledEngine, read_background, with_covers_of
 from .engine import Engine, n_threads
 from .ensemble import TreeEnsemble
 from .errors import InputError
@@ -24,7 +26,8 @@ from .importers import import_model, raw_prediction
 from .importers.preprocessing import preprocessing_of
 from .indices import index_of
 from .interactions import Interactions, in_order
-from .model_output import require_raw
+from .links import steepness
+from .model_output import link_for
 from .players import Players
 from .progress import Progress, report
 from .roles import assign_roles
@@ -33,6 +36,7 @@ from .set_engine import SetEngine, interaction_kind, pair_engine, set_engine
 __all__ = ["TreeExplainer", "explain"]
 
 Array = npt.NDArray[Any]
+Float64 = npt.NDArray[np.float64]
 Perturbation = Literal["auto", "interventional", "tree_path_dependent"]
 
 #: Without the model's library, this many rows are checked against the trees themselves.
@@ -40,7 +44,7 @@ _CHECKED_ROWS = 1024
 
 
 class TreeExplainer:
-    """Exact Shapley values of a tree model's raw output.
+    """Exact Shapley values of a tree model.
 
     Parameters
     ----------
@@ -50,14 +54,16 @@ class TreeExplainer:
         are given raw, and explained in raw columns wherever each transformed column comes from one raw
         column; ``players`` says what values are given to.
     data
-        Background rows. Not supported yet: leave it out for path-dependent values.
+        Background rows, of any kind that can be explained, as many as you like; one row is a baseline.
     model_output
         "raw": what the trees add up to (log-odds for boosted classifiers, probabilities for forests of
-        scikit-learn). "probability" is the same where the raw output is a probability, and "predict" where
-        it is what the model's own ``predict`` gives, as for most regressors.
+        scikit-learn). With ``data`` also "probability"; "log_loss", the loss of each row for the ``y`` given
+        with it (for a regressor the squared error); "predict" where that is a function of the raw output; or
+        a function of your own, of an array of raw outputs.
     feature_perturbation
-        "tree_path_dependent": a feature that is missing from a coalition sends a row both ways, weighted
-        as the training rows were. "auto" is that, unless there is ``data``.
+        "interventional": a feature that is missing from a coalition takes the values of the background rows,
+        and values are means over them. "tree_path_dependent": it sends a row both ways, weighted as the
+        training rows were, or as ``data`` is if there is any. "auto" is the first if there is ``data``.
     feature_names
         Names for the columns of rows that have none.
     index
@@ -71,6 +77,8 @@ class TreeExplainer:
         column, "onehot" for families of one-hot columns found by their names (``city_Rome``, ``city=Rome``),
         or the fitted transformer that made the model's columns. Other columns are their own players. The
         values are the exact Shapley values of that game, not sums of the columns' values.
+    data_weights
+        What each background row counts for; by default all count the same.
     n_jobs
         Threads, counted as joblib does; None and -1 for all CPUs.
 
@@ -102,19 +110,21 @@ class TreeExplainer:
         self,
         model: Any,
         data: Any = None,
-        model_output: str = "raw",
+        model_output: str | Callable[[Any], Any] = "raw",
         feature_perturbation: Perturbation = "auto",
         feature_names: Sequence[str] | None = None,
         *,
         index: Any = "shapley",
         groups: Any = None,
+        data_weights: Any = None,
         n_jobs: int | None = None,
     ) -> None:
-        self.feature_perturbation = _perturbation(feature_perturbation, data)
-        self.data = None
+        self.feature_perturbation = _perturbation(feature_perturbation, data, data_weights)
+        self.data = data
         self.model = model
         self.ensemble = import_model(model)
-        require_raw(model_output, model, self.ensemble)
+        is_interventional = self.feature_perturbation == "interventional"
+        self._link = link_for(model_output, model, self.ensemble, has_background=is_interventional)
         self.model_output = model_output
         n_threads(n_jobs)  # an unfit number is refused here rather than at the first call
         self.n_jobs = n_jobs
@@ -123,6 +133,17 @@ class TreeExplainer:
         self.feature_names = self._roles.names
         self.index = index
         self._index = index_of(index, self._roles.in_trees.n_players)
+        if self._link is not None and not self._index.is_efficient:
+            raise InputError(
+                f"model_output={model_output!r} is defined for Shapley values only, not {index!r}."
+            )
+        self._background = None
+        if data is not None:
+            background = read_background(data, data_weights, self.ensemble, self._preprocessing, self._roles)
+            if is_interventional:
+                self._background = background
+            else:
+                self.ensemble = with_covers_of(self.ensemble, background)
         self._engine = self._engine_of(self.ensemble)
         self._scale = additivity.scale_of(self.ensemble)
 
@@ -142,8 +163,20 @@ class TreeExplainer:
 
     @property
     def expected_value(self) -> Any:
-        """The raw output before any feature is known: a float, or (n_outputs,) float64 for several."""
-        return _expected_value(self.ensemble)
+        """The output before any feature is known: a float, or (n_outputs,) float64 for several.
+
+        With a background it is the mean over it. For "log_loss" it is a function of the true ``y``.
+        """
+        if self._link is not None and self._link.needs_y:
+            return self._expected_loss
+        expected = self._engine.expected_value
+        return float(expected[0]) if len(expected) == 1 else expected.copy()
+
+    def _expected_loss(self, y: Any) -> Any:
+        """The mean loss over the background, if the truth were ``y``: a number for a number."""
+        assert isinstance(self._engine, RescaledEngine)
+        means = self._engine.expected_values(np.atleast_1d(np.asarray(y, dtype=np.float64)))[:, 0]
+        return float(means[0]) if np.ndim(y) == 0 else means
 
     def __call__(
         self,
@@ -152,7 +185,7 @@ class TreeExplainer:
         interactions: bool = False,
         check_additivity: bool | float = True,
     ) -> Explanation:
-        """Explain the rows ``X``; see `shap_values`. ``y`` is not needed for raw outputs.
+        """Explain the rows ``X``; see `shap_values`. ``y`` is needed for "log_loss" only.
 
         Returns
         -------
@@ -160,11 +193,14 @@ class TreeExplainer:
             The values with their names, base values and rows; of one row if ``X`` is one-dimensional.
         """
         given = Given.of(X, self.ensemble, self._preprocessing, self._roles)
+        truth = self._truth(y, given)
         if interactions:
             values = self._matrices(given, self.ensemble, self._engine)
         else:
-            values = self._values(given, self.ensemble, self._engine, check_additivity)
-        base_values = np.broadcast_to(self.ensemble.expected_value, (len(values), self.ensemble.n_outputs))
+            values = self._values(given, self.ensemble, self._engine, check_additivity, y=truth)
+        base_values = np.broadcast_to(
+            _base_values(self._engine, truth), (len(values), self.ensemble.n_outputs)
+        )
         names = given.names or self.feature_names
         explanation = Explanation.of_rows(
             values,
@@ -195,7 +231,7 @@ class TreeExplainer:
             Rows: an array, a data frame (columns in any order), a SciPy sparse matrix, an
             ``xgboost.DMatrix``, a ``catboost.Pool``, or one row of one dimension.
         y
-            Not needed for raw outputs; accepted because shap has it.
+            The true outcome of each row, for model_output="log_loss"; not needed otherwise.
         tree_limit
             Explain the first trees only; None, 0 and -1 for all. Trees are counted, not rounds: a round of
             boosting has a tree for each of several classes.
@@ -230,7 +266,14 @@ class TreeExplainer:
         engine = self._engine if ensemble is self.ensemble else self._engine_of(ensemble)
         given = Given.of(X, ensemble, self._preprocessing, self._roles)
         values = self._values(
-            given, ensemble, engine, check_additivity, out=out, dtype=dtype, progress=progress
+            given,
+            ensemble,
+            engine,
+            check_additivity,
+            y=self._truth(y, given),
+            out=out,
+            dtype=dtype,
+            progress=progress,
         )
         if out is not None:
             return out
@@ -325,7 +368,7 @@ class TreeExplainer:
         return Interactions(
             sets,
             values[:, :, 0] if engine.n_outputs == 1 else values,
-            self.ensemble.expected_value,
+            self._engine.expected_value,
             tuple(names or (f"Feature {i}" for i in range(engine.n_players))),
             self.ensemble.output_names or tuple(f"Output {i}" for i in range(engine.n_outputs)),
             kind,
@@ -349,6 +392,7 @@ class TreeExplainer:
         50000.0
         """
         given = Given.of(X, self.ensemble, self._preprocessing, self._roles)
+        self._truth(None, given)
         shape = (self._engine.n_players, self.ensemble.n_outputs)
         scratch = np.empty((0, *shape))
         for part in given.slices(numbers_per_row=max(self.ensemble.n_features, shape[0] * shape[1])):
@@ -387,15 +431,22 @@ class TreeExplainer:
 
     @classmethod
     def load(
-        cls, path: str | os.PathLike[str], *, index: Any = "shapley", n_jobs: int | None = None
+        cls,
+        path: str | os.PathLike[str],
+        data: Any = None,
+        *,
+        index: Any = "shapley",
+        data_weights: Any = None,
+        n_jobs: int | None = None,
     ) -> TreeExplainer:
-        """Read an explainer that `save` wrote; the index is not in the file."""
+        """Read an explainer that `save` wrote; background data and the index are not in the file."""
         from .storage import read
 
         ensemble, players = read(path)
+        options: dict[str, Any] = {"index": index, "data_weights": data_weights, "n_jobs": n_jobs}
         if players is not None and players.are_columns:
-            return cls(ensemble, feature_names=players.names, index=index, n_jobs=n_jobs)
-        return cls(ensemble, index=index, groups=players, n_jobs=n_jobs)
+            return cls(ensemble, data, feature_names=players.names, **options)
+        return cls(ensemble, data, groups=players, **options)
 
     def __repr__(self) -> str:
         text = repr(self.ensemble).replace("TreeEnsemble", "TreeExplainer", 1)
@@ -415,7 +466,27 @@ class TreeExplainer:
     # -- inside ------------------------------------------------------------------------------------
 
     def _engine_of(self, ensemble: TreeEnsemble) -> Engine:
-        return Engine(ensemble, players=self._roles.in_trees, index=self._index)
+        options: dict[str, Any] = {"players": self._roles.in_trees, "index": self._index}
+        if self._background is None:
+            return Engine(ensemble, **options)
+        if self._link is None:
+            return BackgroundEngine(ensemble, self._background, n_jobs=self.n_jobs, **options)
+        return RescaledEngine(ensemble, self._background, self._link, n_jobs=self.n_jobs, **options)
+
+    def _truth(self, y: Any, given: Given) -> Float64 | None:
+        """(n_rows,) the outcomes that the output depends on; None if it depends on none."""
+        if self._link is None or not self._link.needs_y:
+            return None
+        if y is None:
+            raise InputError(
+                f"model_output={self.model_output!r} needs the true outcome of each row: pass y=."
+            )
+        truth = np.asarray(y, dtype=np.float64).reshape(-1)
+        if len(truth) != given.rows.n_rows or not np.isfinite(truth).all():
+            raise InputError(
+                f"y must have one finite number for each of the {given.rows.n_rows} rows, got {len(truth)}."
+            )
+        return truth
 
     def _values(
         self,
@@ -424,6 +495,7 @@ class TreeExplainer:
         engine: Engine,
         check_additivity: bool | float,
         *,
+        y: Float64 | None = None,
         out: npt.NDArray[np.floating] | None = None,
         dtype: npt.DTypeLike = "float64",
         progress: Progress = False,
@@ -441,18 +513,24 @@ class TreeExplainer:
                 target = values[part]
                 written = target if given.order is None else np.empty_like(target)
                 shown = None if tell is None else _share(tell, part, given.rows.n_rows)
-                engine.values(given.rows[part], written, n_jobs=self.n_jobs, progress=shown)
+                options = {} if y is None else {"y": y[part]}
+                engine.values(given.rows[part], written, n_jobs=self.n_jobs, progress=shown, **options)
                 if given.order is not None:
                     target[:, given.order] = written
             if tell is not None:
                 tell(1.0)
         is_off = isinstance(check_additivity, (bool, np.bool_)) and not check_additivity
         if len(values) and not is_off and self._index.is_efficient:
-            self._check(given, ensemble, values, tolerance)
+            self._check(given, ensemble, engine, values, tolerance, y)
         return values
 
     def _set_engine(self, index: Any, order: Any) -> tuple[str, SetEngine]:
         """The engine of an interaction index, and its name."""
+        if self._background is not None:
+            raise InputError(
+                "Interactions of sets of any order are path-dependent. With background data, "
+                "shap_interaction_values gives those of pairs."
+            )
         kind = interaction_kind(index, self._index)
         return kind or str(self.index), set_engine(self._engine, kind, order, self._index)
 
@@ -473,7 +551,7 @@ class TreeExplainer:
         progress: Progress = False,
     ) -> npt.NDArray[np.floating]:
         """(n_rows, n_players, n_players, n_outputs) in the order in which they are shown."""
-        pairs = pair_engine(engine, self._index)
+        pairs = engine if isinstance(engine, BackgroundEngine) else pair_engine(engine, self._index)
         values = _output(given, (engine.n_players, engine.n_players), engine.n_outputs, out, dtype)
         numbers = max(
             ensemble.n_features, 1 if given.order is None else engine.n_players**2 * engine.n_outputs
@@ -491,7 +569,13 @@ class TreeExplainer:
         return values
 
     def _check(
-        self, given: Given, ensemble: TreeEnsemble, values: npt.NDArray[np.floating], tolerance: float | None
+        self,
+        given: Given,
+        ensemble: TreeEnsemble,
+        engine: Engine,
+        values: npt.NDArray[np.floating],
+        tolerance: float | None,
+        y: Float64 | None,
     ) -> None:
         is_whole = ensemble is self.ensemble
         if not is_whole or isinstance(self.model, (TreeEnsemble, str, os.PathLike, Mapping)):
@@ -501,13 +585,16 @@ class TreeExplainer:
             prediction = raw_prediction(self.model, given.raw)
         else:
             prediction = raw_prediction(self.model, given.for_library(ensemble.row_format))
+        truth = None if y is None else y[: len(values)]
+        scale = self._scale if is_whole else additivity.scale_of(ensemble)
         additivity.check(
             values,
-            ensemble.expected_value,
+            _base_values(engine, truth),
             prediction,
             n_trees=ensemble.n_trees,
-            scale=self._scale if is_whole else additivity.scale_of(ensemble),
+            scale=scale if self._link is None else scale * steepness(self._link, prediction, scale, truth),
             tolerance=tolerance,
+            transform=None if self._link is None else partial(self._link.apply, y=_column(truth)),
         )
 
 
@@ -570,27 +657,32 @@ def _output(
     return np.asarray(out).reshape(shape)
 
 
-def _perturbation(asked: str, data: Any) -> str:
+def _perturbation(asked: str, data: Any, data_weights: Any) -> str:
     if asked not in ("auto", "interventional", "tree_path_dependent"):
         raise InputError(
             f"feature_perturbation must be 'auto', 'interventional' or 'tree_path_dependent', got {asked!r}."
         )
-    if data is not None:
-        raise NotImplementedError(
-            "Background data is not supported yet. Leave out data for path-dependent values, or use "
-            "shap.TreeExplainer(model, data)."
-        )
-    if asked == "interventional":
+    if data is None and data_weights is not None:
+        raise InputError("data_weights are weights of background rows: pass these as data=.")
+    if data is None and asked == "interventional":
         raise InputError(
             "feature_perturbation='interventional' needs background rows: pass data=. Without them, "
             "'tree_path_dependent' uses the shares of training rows that the trees remember."
         )
-    return "tree_path_dependent"
+    if asked == "auto":
+        return "tree_path_dependent" if data is None else "interventional"
+    return asked
 
 
-def _expected_value(ensemble: TreeEnsemble) -> Any:
-    expected = ensemble.expected_value
-    return float(expected[0]) if ensemble.n_outputs == 1 else expected.copy()
+def _column(y: Float64 | None) -> Float64 | None:
+    return None if y is None else y[:, None]
+
+
+def _base_values(engine: Engine, y: Float64 | None) -> Float64:
+    """(n_outputs,) what values are added to; (n_rows, n_outputs) if it depends on ``y``."""
+    if isinstance(engine, RescaledEngine) and y is not None:
+        return engine.expected_values(y)
+    return engine.expected_value
 
 
 def _first_trees(ensemble: TreeEnsemble, n_trees: int | None) -> TreeEnsemble:

@@ -61,8 +61,8 @@ class Patch:
 def patch_shap() -> Patch:
     """Make ``shap.TreeExplainer`` and ``shap.Explainer(tree_model)`` use this library.
 
-    Results are shap's own objects and shapes. What is not supported here (background data,
-    tree_limit, other outputs than the raw one, unknown models) is left to shap, and the logger
+    Results are shap's own objects and shapes. What is not supported here (tree_limit, outputs
+    that are no function of one raw output, unknown models) is left to shap, and the logger
     "linear_treeshap" says so at level INFO. Call it before other libraries do
     ``from shap import TreeExplainer``.
 

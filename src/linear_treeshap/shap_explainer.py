@@ -54,10 +54,13 @@ class TreeExplainer(ShapTreeExplainer):  # type: ignore[misc]
         # Of a single output shap has a number where the model's own library explains it, else an array.
         is_number = type(model).__module__.partition(".")[0] in ("xgboost", "lightgbm", "catboost")
         expected = self._ours.expected_value
-        self.expected_value = expected if is_number else np.atleast_1d(expected)
+        is_plain = is_number or data is not None
+        self.expected_value = expected if is_plain or callable(expected) else np.atleast_1d(expected)
         self.feature_perturbation = self._ours.feature_perturbation
         self.model_output = model_output
-        self.data = self.data_missing = self.masker = self.output_names = None
+        rows = getattr(data, "data", None) if type(data).__module__.startswith("shap.maskers") else data
+        self.data = None if rows is None else np.asarray(rows)
+        self.data_missing = self.masker = self.output_names = None
         self.feature_names = feature_names
         self.link = shap.links.identity
         self.linearize_link = True
@@ -119,24 +122,22 @@ class TreeExplainer(ShapTreeExplainer):  # type: ignore[misc]
 
 
 def _explainer_or_reason(
-    model: Any, data: Any, model_output: str, feature_perturbation: str, feature_names: Any
+    model: Any, data: Any, model_output: str, feature_perturbation: Any, feature_names: Any
 ) -> OurExplainer | str:
     """Our explainer, or why there is none."""
-    if data is not None:
-        return "background data is not supported yet"
-    if feature_perturbation == "interventional":
+    if data is None and feature_perturbation == "interventional":
         warnings.warn(
             "feature_perturbation='interventional' without background data is path-dependent, as in shap.",
             FutureWarning,
             stacklevel=3,
         )
         feature_perturbation = "tree_path_dependent"
-    if feature_perturbation not in ("auto", "tree_path_dependent"):
+    if feature_perturbation not in ("auto", "interventional", "tree_path_dependent"):
         return f"feature_perturbation={feature_perturbation!r} is unknown"
     try:
         if preprocessing_of(model) is not None:
             # shap would put the raw columns beside values of the transformed ones.
             return "a pipeline has raw and transformed columns; use linear_treeshap.TreeExplainer"
-        return OurExplainer(model, model_output=model_output, feature_names=feature_names)
+        return OurExplainer(model, data, model_output, feature_perturbation, feature_names)
     except (LinearTreeShapError, NotImplementedError) as error:
         return str(error)

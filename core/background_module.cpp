@@ -1,0 +1,117 @@
+// The seam to Python for background data; the rest is in module.cpp.
+
+#include <nanobind/nanobind.h>
+#include <nanobind/ndarray.h>
+#include <nanobind/stl/array.h>
+#include <nanobind/stl/optional.h>
+#include <nanobind/stl/unique_ptr.h>
+#include <nanobind/stl/vector.h>
+
+#include <memory>
+#include <optional>
+
+#include "background.hpp"
+#include "engine.hpp"
+#include "prediction.hpp"
+
+namespace nb = nanobind;
+using namespace nb::literals;
+
+namespace linear_treeshap {
+namespace {
+
+using Weights = nb::ndarray<const double, nb::ndim<1>, nb::c_contig, nb::device::cpu>;
+template <class T>
+using Matrix = nb::ndarray<const T, nb::ndim<2>, nb::c_contig, nb::device::cpu>;
+template <class T>
+using Values = nb::ndarray<T, nb::ndim<3>, nb::c_contig, nb::device::cpu>;
+using Predictions = nb::ndarray<double, nb::ndim<2>, nb::c_contig, nb::device::cpu>;
+using Progress = std::optional<nb::callable>;
+
+void require(bool fits) {
+    if (!fits) throw nb::value_error("an array has the wrong shape");
+}
+
+template <class Number>
+RowsView rows_of(const Program& program, const Matrix<Number>& rows) {
+    if (program.is_float32 != std::is_same_v<Number, float>) throw nb::type_error("rows are of the wrong number type");
+    require(rows.shape(1) == static_cast<std::size_t>(program.n_columns));
+    return {rows.data(), rows.shape(0)};
+}
+
+Control::Poll poll_for(const Progress& progress) {
+    return [&progress](double share_done) {
+        const nb::gil_scoped_acquire gil;
+        if (PyErr_CheckSignals() != 0) throw nb::python_error();
+        if (progress) (*progress)(share_done);
+    };
+}
+
+template <class Number>
+std::unique_ptr<BackgroundEngine> with_background(const Engine& engine, const Matrix<Number>& rows,
+                                                  const Weights& weights, bool only_pairs, bool of_couples,
+                                                  int n_threads, const Progress& progress) {
+    const RowsView view = rows_of(engine.program(), rows);
+    require(weights.size() == 0 || weights.size() == rows.shape(0));
+    const auto poll = poll_for(progress);
+    const nb::gil_scoped_release no_gil;
+    return std::make_unique<BackgroundEngine>(engine.program(), engine.kernel(), view,
+                                              std::span(weights.data(), weights.size()), only_pairs, of_couples,
+                                              n_threads, poll);
+}
+
+template <class Number, class Value>
+void explain(const BackgroundEngine& engine, const Matrix<Number>& rows, const Values<Value>& out,
+             const std::optional<Matrix<double>>& pair_weights, int n_threads, const Progress& progress) {
+    const Program& program = engine.program();
+    const RowsView view = rows_of(program, rows);
+    require(out.shape(0) == rows.shape(0) && out.shape(1) == engine.n_items() &&
+            out.shape(2) == static_cast<std::size_t>(program.n_outputs));
+    if (pair_weights)
+        require(pair_weights->shape(0) == rows.shape(0) && pair_weights->shape(1) == engine.n_background());
+    const auto poll = poll_for(progress);
+    const nb::gil_scoped_release no_gil;
+    engine.explain<Value>(view, {out.data(), out.size()}, pair_weights ? pair_weights->data() : nullptr, n_threads,
+                          poll);
+}
+
+template <class Number>
+void predict_rows(const Engine& engine, const Matrix<Number>& rows, const Predictions& out, int n_threads) {
+    const Program& program = engine.program();
+    const RowsView view = rows_of(program, rows);
+    require(out.shape(0) == rows.shape(0) && out.shape(1) == static_cast<std::size_t>(program.n_outputs));
+    const Progress nobody;
+    const auto poll = poll_for(nobody);
+    const nb::gil_scoped_release no_gil;
+    predict(program, background_kernel(engine.kernel()), view, {out.data(), out.size()}, n_threads, poll);
+}
+
+}  // namespace
+
+void bind_background(nb::module_& m) {
+    auto engine = nb::class_<BackgroundEngine>(m, "BackgroundEngine");
+    const auto def_explain = [&](auto* one) {
+        engine.def("explain", one, "rows"_a, "out"_a, nb::kw_only(), "pair_weights"_a.none(), "n_threads"_a,
+                   "progress"_a.none());
+    };
+    engine.def_prop_ro("couples", [](const BackgroundEngine& e) { return e.couples(); });
+    def_explain(&explain<float, double>);
+    def_explain(&explain<double, double>);
+    def_explain(&explain<float, float>);
+    def_explain(&explain<double, float>);
+
+    const auto def_with_background = [&](auto* one) {
+        m.def("with_background", one, "engine"_a, "rows"_a, "weights"_a, nb::kw_only(), "only_pairs"_a, "of_couples"_a,
+              "n_threads"_a, "progress"_a.none(), nb::keep_alive<0, 1>());
+    };
+    def_with_background(&with_background<float>);
+    def_with_background(&with_background<double>);
+
+    const auto def_predict = [&](auto* one) {
+        m.def("predict", one, "engine"_a, "rows"_a, "out"_a, nb::kw_only(), "n_threads"_a);
+    };
+    def_predict(&predict_rows<float>);
+    def_predict(&predict_rows<double>);
+}
+
+}  // namespace linear_treeshap
