@@ -6,9 +6,11 @@ and shap's own objects. It never changes.
 
 from __future__ import annotations
 
+import os
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass, replace
 from functools import cached_property
+from pathlib import Path
 from typing import TYPE_CHECKING, Any, Literal
 
 import numpy as np
@@ -327,6 +329,29 @@ class Explanation:
         from .plots import Plots
 
         return Plots(self)
+
+    def report(
+        self, path: str | os.PathLike[str], *, title: str | None = None, max_rows: int | None = None
+    ) -> Path:
+        """Write one interactive page that opens in any browser, without a network; return its path.
+
+        It shows which features matter, the value of each for every row, a feature against its values, a
+        table of the rows, and the steps from the base value to the output of a chosen row. All outputs
+        are on it. Of very many rows a random sample is, and the page says so; ``max_rows`` sets its size.
+
+        Examples
+        --------
+        >>> import tempfile
+        >>> import numpy as np
+        >>> from linear_treeshap import Explanation
+        >>> e = Explanation(np.array([[0.5, -2.0]]), base_values=3.0, feature_names=("age", "smoker"))
+        >>> with tempfile.TemporaryDirectory() as folder:
+        ...     e.report(f"{folder}/report.html", title="Two patients").name
+        'report.html'
+        """
+        from .report import write_report
+
+        return write_report(self, path, title=title, max_rows=max_rows)
 
     def __repr__(self) -> str:
         if "partner" in self.axes:
