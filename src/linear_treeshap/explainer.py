@@ -14,6 +14,7 @@ import numpy as np
 import numpy.typing as npt
 
 from . import additivity
+from .about import About
 from .engine import Engine, n_threads
 from .ensemble import TreeEnsemble
 from .errors import InputError
@@ -125,6 +126,7 @@ class TreeExplainer:
         self._index = index_of(index, self._roles.in_trees.n_players)
         self._engine = self._engine_of(self.ensemble)
         self._scale = additivity.scale_of(self.ensemble)
+        self._about = About.of(model, self.ensemble, self.model_output, self.feature_perturbation)
 
     @property
     def players(self) -> Players:
@@ -173,6 +175,7 @@ class TreeExplainer:
             feature_names=names,
             output_names=self.ensemble.output_names,
             index=given.index,
+            about=replace(self._about, checked_with=self._checked_with(check_additivity)),
         )
         return explanation[0] if given.is_one_row else explanation
 
@@ -446,8 +449,7 @@ class TreeExplainer:
                     target[:, given.order] = written
             if tell is not None:
                 tell(1.0)
-        is_off = isinstance(check_additivity, (bool, np.bool_)) and not check_additivity
-        if len(values) and not is_off and self._index.is_efficient:
+        if len(values) and self._checked_with(check_additivity) != "nothing":
             self._check(given, ensemble, values, tolerance)
         return values
 
@@ -490,11 +492,23 @@ class TreeExplainer:
                 tell(1.0)
         return values
 
+    @property
+    def _has_no_model(self) -> bool:
+        """Are the trees all there is, without a library to ask for a prediction?"""
+        return isinstance(self.model, (TreeEnsemble, str, os.PathLike, Mapping))
+
+    def _checked_with(self, check_additivity: bool | float) -> str:
+        """What sums are compared with, in the words of `About`."""
+        is_off = isinstance(check_additivity, (bool, np.bool_)) and not check_additivity
+        if is_off or not self._index.is_efficient:
+            return "nothing"
+        return "trees" if self._has_no_model else "model"
+
     def _check(
         self, given: Given, ensemble: TreeEnsemble, values: npt.NDArray[np.floating], tolerance: float | None
     ) -> None:
         is_whole = ensemble is self.ensemble
-        if not is_whole or isinstance(self.model, (TreeEnsemble, str, os.PathLike, Mapping)):
+        if not is_whole or self._has_no_model:
             values = values[:_CHECKED_ROWS]
             prediction = additivity.walk_trees(ensemble, given.rows[: len(values)])
         elif self._preprocessing is not None:

@@ -24,6 +24,7 @@ from .players import Players, group_columns
 from .tables import make_frame, take_columns, take_rows, to_array
 
 if TYPE_CHECKING:
+    from .about import About
     from .plots import Plots
 
 __all__ = ["Explanation"]
@@ -74,6 +75,8 @@ class Explanation:
     #: those not cut away.
     axes: tuple[Axis, ...] = ()
     partner_names: tuple[str, ...] | None = None  # default: feature_names
+    #: The model behind it, if an explainer made it.
+    about: About | None = None
 
     def __post_init__(self) -> None:
         def store(name: str, value: Any) -> None:
@@ -109,6 +112,7 @@ class Explanation:
         feature_names: Sequence[str] | None,
         output_names: Sequence[str] | None,
         index: Any,
+        about: About | None = None,
     ) -> Explanation:
         """From (n_rows, n_features[, n_partners], n_outputs) values; a single output drops its dimension."""
         single = values.shape[-1] == 1
@@ -121,6 +125,7 @@ class Explanation:
             None if output_names is None else tuple(output_names),
             index,
             axes[:-1] if single else axes,
+            about=about,
         )
 
     # -- like an array --------------------------------------------------------------------------------
@@ -182,6 +187,7 @@ class Explanation:
             None if index is None else index[rows],
             axes,
             tuple(np.array(self.partner_names, dtype=object)[partners]) if "partner" in axes else None,
+            self.about,
         )
 
     # -- views ------------------------------------------------------------------------------------------

@@ -23,7 +23,9 @@ def write_report(
     """Write the page, all of it or nothing, and say where it is; see `Explanation.report`."""
     n_rows, n_features, _ = explanation._full.shape
     if n_rows == 0 or n_features == 0:
-        raise InputError(f"There is nothing to report: the explanation has {n_rows} rows and {n_features} features.")
+        raise InputError(
+            f"There is nothing to report: the explanation has {n_rows} rows and {n_features} features."
+        )
     if title is None:
         title = f"Explanation of {n_rows:,} row{'' if n_rows == 1 else 's'}"
     page = render(title, page_content(explanation, max_rows))

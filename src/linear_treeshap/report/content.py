@@ -7,7 +7,7 @@ from __future__ import annotations
 
 from base64 import b64encode
 from collections.abc import Iterable
-from numbers import Real
+from numbers import Integral, Real
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
@@ -32,6 +32,12 @@ _DRAWN = 2_000
 
 #: Whole numbers beyond this are not all float64 numbers, and a browser would show others in their place.
 _EXACT = 2**53
+
+_CHECKS = {
+    "model": "the model's own prediction, all rows: equal within rounding",
+    "trees": "the prediction of the trees, the first 1,024 rows: equal within rounding",
+    "nothing": "nothing: the check was switched off",
+}
 
 
 def page_content(explanation: Explanation, max_rows: int | None) -> dict[str, Any]:
@@ -88,8 +94,8 @@ def _columns(explanation: Explanation, rows: npt.NDArray[np.intp]) -> list[dict[
     dense = np.asarray(table.toarray() if hasattr(table, "toarray") else table)
     if dense.size != len(rows) * shape[1]:
         raise InputError(
-            f"The rows of this explanation are a table of shape {dense.shape}, its values are of {shape[0]} rows "
-            f"and {shape[1]} features. Pass table=None, or a table with a column for each feature."
+            f"The table of this explanation is of shape {dense.shape}, its values are of {shape[0]} rows and "
+            f"{shape[1]} features. Pass table=None, or a table with a column for each feature."
         )
     return [_column(column) for column in dense.reshape(len(rows), shape[1]).T]
 
@@ -112,13 +118,12 @@ def _numbers(column: Array) -> npt.NDArray[np.float64] | None:
         kept = column[~missing]
         if not all(isinstance(x, Real) and not isinstance(x, (bool, np.bool_)) for x in kept):
             return None
-        column = np.where(missing, np.nan, column).astype(np.float64)
+        too_long = any(isinstance(x, Integral) and abs(int(x)) > _EXACT for x in kept)
+        return None if too_long else np.where(missing, np.nan, column).astype(np.float64)
     if column.dtype.kind not in "iuf":
         return None
-    numbers = column.astype(np.float64)
-    if column.dtype.kind in "iu" and numbers.size and np.abs(numbers).max() > _EXACT:
-        return None
-    return numbers
+    too_long = column.dtype.kind in "iu" and bool(((column > _EXACT) | (column < -_EXACT)).any())
+    return None if too_long else column.astype(np.float64)
 
 
 def _texts(column: Array) -> dict[str, Any]:
@@ -148,12 +153,19 @@ def _packed(numbers: Array, dtype: str) -> str:
 
 
 def _facts(explanation: Explanation) -> list[tuple[str, str]]:
+    """What is known of the model and the run, in words."""
     from .. import __version__
 
     n_rows, n_features, n_outputs = explanation._full.shape
-    return [
-        ("Rows explained", f"{n_rows:,}"),
-        ("Features", f"{n_features:,}"),
-        ("Outputs", f"{n_outputs:,}"),
-        ("Computed by", f"linear-treeshap {__version__}"),
-    ]
+    facts = [("Rows", f"{n_rows:,}"), ("Features", f"{n_features:,}"), ("Outputs", f"{n_outputs:,}")]
+    about = explanation.about
+    if about is not None:
+        facts += [
+            ("Model", about.model),
+            ("Trees", f"{about.n_trees:,}"),
+            ("Leaves", f"{about.n_leaves:,}"),
+            ("Output explained", about.model_output),
+            ("Missing features", about.feature_perturbation.replace("_", " ")),
+            ("Sums compared with", _CHECKS[about.checked_with]),
+        ]
+    return [*facts, ("Computed by", f"linear-treeshap {__version__}")]

@@ -49,7 +49,9 @@ def _library() -> str:
             "The report needs bokeh, which is not installed. Run: pip install 'linear-treeshap[report]'"
         )
     folder = Path(found.origin).parent / "server" / "static" / "js"
-    return "\n".join((folder / name).read_text(encoding="utf-8") for name in ("bokeh.min.js", "bokeh-api.min.js"))
+    return "\n".join(
+        (folder / name).read_text(encoding="utf-8") for name in ("bokeh.min.js", "bokeh-api.min.js")
+    )
 
 
 def _inert(script: str) -> str:
@@ -59,7 +61,9 @@ def _inert(script: str) -> str:
 
 def _json(content: Mapping[str, Any]) -> str:
     """JSON in ASCII without a "<": it cannot end the block it stands in, whatever the names are."""
-    return json.dumps(content, ensure_ascii=True, allow_nan=False, separators=(",", ":")).replace("<", r"\u003c")
+    return json.dumps(content, ensure_ascii=True, allow_nan=False, separators=(",", ":")).replace(
+        "<", r"\u003c"
+    )
 
 
 def _policy(*scripts: str) -> str:
