@@ -36,5 +36,5 @@ class About:
     def of(cls, model: object, ensemble: TreeEnsemble, model_output: str, feature_perturbation: str) -> About:
         """Of the model that was given: an object is called by its class, a file by its name."""
         is_file = isinstance(model, (str, os.PathLike))
-        name = os.path.basename(os.fspath(model)) if is_file else type(model).__name__
-        return cls(str(name), ensemble.n_trees, ensemble.n_leaves, model_output, feature_perturbation)
+        name = os.path.basename(str(model)) if is_file else type(model).__name__
+        return cls(name, ensemble.n_trees, ensemble.n_leaves, model_output, feature_perturbation)

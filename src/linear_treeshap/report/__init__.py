@@ -6,6 +6,8 @@ import os
 from pathlib import Path
 from typing import TYPE_CHECKING
 
+import numpy as np
+
 from ..atomic import replacing
 from ..errors import InputError
 from .content import page_content
@@ -25,6 +27,10 @@ def write_report(
     if n_rows == 0 or n_features == 0:
         raise InputError(
             f"There is nothing to report: the explanation has {n_rows} rows and {n_features} features."
+        )
+    if not np.isfinite(explanation.values).all() or not np.isfinite(explanation.base_values).all():
+        raise InputError(
+            "Some values or base values are not finite, and cannot be drawn. Leave out their rows."
         )
     if title is None:
         title = f"Explanation of {n_rows:,} row{'' if n_rows == 1 else 's'}"

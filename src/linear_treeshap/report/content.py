@@ -14,7 +14,8 @@ import numpy as np
 import numpy.typing as npt
 
 from ..errors import InputError
-from ..tables import to_array
+from ..frames import is_frame
+from ..tables import take_rows
 
 if TYPE_CHECKING:
     from ..explanation import Explanation
@@ -89,15 +90,24 @@ def _columns(explanation: Explanation, rows: npt.NDArray[np.intp]) -> list[dict[
     """What the rows have in each feature."""
     if explanation.table is None:
         return None
-    shape = explanation._full.shape[:2]
-    table = to_array(explanation.table if len(rows) == shape[0] else explanation[rows].table)
-    dense = np.asarray(table.toarray() if hasattr(table, "toarray") else table)
-    if dense.size != len(rows) * shape[1]:
+    n_rows, n_features, _ = explanation._full.shape
+    columns = _arrays(explanation.table if len(rows) == n_rows else take_rows(explanation.table, rows))
+    if len(columns) != n_features or any(len(column) != len(rows) for column in columns):
         raise InputError(
-            f"The table of this explanation is of shape {dense.shape}, its values are of {shape[0]} rows and "
-            f"{shape[1]} features. Pass table=None, or a table with a column for each feature."
+            f"The table of this explanation has {len(columns)} columns for {n_features} features, or not a "
+            f"row for each of {n_rows} rows. Pass table=None, or a table with a column for each feature."
         )
-    return [_column(column) for column in dense.reshape(len(rows), shape[1]).T]
+    return [_column(column) for column in columns]
+
+
+def _arrays(table: Any) -> list[Array]:
+    """The columns of a table, each with its own type: of numbers and truths together NumPy makes numbers."""
+    if not is_frame(table):
+        dense = table.toarray() if hasattr(table, "toarray") else np.asarray(table)
+        return list(np.atleast_2d(dense).T)
+    import narwhals.stable.v1 as nw
+
+    return [column.to_numpy() for column in nw.from_native(table, eager_only=True).iter_columns()]
 
 
 def _column(column: Array) -> dict[str, Any]:

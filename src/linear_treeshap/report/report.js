@@ -65,7 +65,14 @@
           size >= 10 ** digits ? Math.round(x) : x);
     return text.replace("-", "−");
   }
-  const signed = (x) => (x > 0 ? "+" : "") + number(x);
+  /** Numbers that stand below each other: as many decimals as four digits of the largest need. */
+  function alike(largest) {
+    const decimals = 3 - Math.floor(Math.log10(largest || 1));
+    if (decimals < 0 || decimals > 8 || !Number.isFinite(largest)) return number;
+    const format = new Intl.NumberFormat("en", { minimumFractionDigits: decimals, maximumFractionDigits: decimals, useGrouping: false });
+    return (x) => Number.isFinite(x) ? format.format(x).replace("-", "−") : number(x);
+  }
+  const signed = (x, format = number) => (x > 0 ? "+" : "") + format(x);
   const direction = (x) => (x < 0 ? "down" : "up");
   const plural = (n, noun) => `${n.toLocaleString("en")} ${noun}${n === 1 ? "" : "s"}`;
 
@@ -95,6 +102,7 @@
   const PAGE = 15;
   const TABLE_FEATURES = 8;
   const WATERFALL = 10;
+  const PARTNERS = 30; // features that are tried as partners of another
   const ROW_HEIGHT = 36; // of a feature, as in the style sheet
 
   // -- colours -----------------------------------------------------------------------------------------------
@@ -143,6 +151,7 @@
   // -- pictures ----------------------------------------------------------------------------------------------
 
   const { Plotting } = Bokeh;
+  Bokeh.logger.set_level("warn");
   const FONT = "system-ui, -apple-system, 'Segoe UI', Roboto, Arial, sans-serif";
 
   /** An empty figure in the page's colours; the page's own tooltip and clicks are added by `show`. */
@@ -154,8 +163,7 @@
     for (const axis of made.axes) {
       Object.assign(axis, {
         axis_line_color: null, major_tick_line_color: null, minor_tick_line_color: null, major_label_text_color: css("--soft"),
-        major_label_text_font_size: "12px", major_label_text_font: FONT, axis_label_text_color: css("--soft"),
-        axis_label_text_font_size: "12.5px", axis_label_text_font: FONT, axis_label_text_font_style: "normal",
+        major_label_text_font_size: "12px", major_label_text_font: FONT,
       });
     }
     for (const grid of made.grids) grid.grid_line_color = css("--line");
@@ -178,8 +186,16 @@
     if (before) before.remove();
     place.replaceChildren(fresh);
     const view = await Plotting.show(made, fresh);
+    leaveOut(fresh);
     if (place.dataset.turn === String(turn)) drawn.set(id, view);
     else view.remove(); // another picture was asked for meanwhile
+  }
+  /** Keep the Tab key from stopping inside a picture: keys do nothing there, the table has it all. */
+  function leaveOut(root) {
+    for (const one of root.querySelectorAll("*")) {
+      if (one.tabIndex >= 0) one.tabIndex = -1;
+      if (one.shadowRoot) leaveOut(one.shadowRoot);
+    }
   }
 
   function tip(event, find) {
@@ -218,14 +234,15 @@
     $("features").replaceChildren(...features.map((feature) => element("li", {},
       element("button", {
         type: "button", "aria-pressed": String(feature === state.feature), title: content.features[feature],
-        onclick: () => { state.feature = feature; pressFeature(); drawDependence(); }, "data-feature": feature,
+        onclick: () => { state.feature = feature; pressFeature(); drawDependence(); }, "data-member": feature,
       },
-        element("b", {}, content.features[feature]), element("span", {}, number(importanceOf(feature), 3)),
-        element("i", { style: { width: `${100 * importanceOf(feature) / largest}%` } })))));
+        element("b", {}, content.features[feature]),
+        element("i", { style: { "--share": `${100 * importanceOf(feature) / largest}%` } }),
+        element("span", {}, number(importanceOf(feature), 3))))));
   }
   function pressFeature() {
     for (const button of $("features").querySelectorAll("button")) {
-      button.setAttribute("aria-pressed", String(Number(button.dataset.feature) === state.feature));
+      button.setAttribute("aria-pressed", String(Number(button.dataset.member) === state.feature));
     }
   }
 
@@ -272,10 +289,10 @@
         if (ranks !== null) color[k] = ranks[row];
       });
     });
-    const made = figure(features.length * ROW_HEIGHT + 46, {
+    const made = figure(features.length * ROW_HEIGHT + 24, {
       frame_height: features.length * ROW_HEIGHT, x_range: [low - margin, high + margin], y_range: [features.length - 0.5, -0.5],
-      x_axis_label: "value: moves the output down or up",
     });
+    made.xaxes[0].ticker.desired_num_ticks = $("swarm").clientWidth < 300 ? 3 : 7;
     made.yaxis.visible = false;
     made.ygrid.ticker = new Bokeh.FixedTicker({ ticks: features.map((_, place) => place) });
     made.ygrid.grid_line_color = css("--faint");
@@ -332,7 +349,7 @@
       .sort((a, b) => along.data[a] - along.data[b]);
     const size = Math.max(10, Math.ceil(rows.length / 20));
     let best = { feature: null, score: 0.05 };
-    for (let other = 0; other < nFeatures; other++) {
+    for (const other of orderOf(output).slice(0, PARTNERS)) {
       if (other === feature || columnOf(other).labels !== null) continue;
       const ranks = ranksOf(other);
       let score = 0;
@@ -394,6 +411,7 @@
     const xs = Float64Array.from(pictured, (row) => x[row]);
     const ys = Float64Array.from(pictured, (row) => value(feature, row));
     const made = figure(330, { x_range: range });
+    made.xaxes[0].ticker.desired_num_ticks = $("dependence").clientWidth < 420 ? 4 : 6;
     made.y_range.range_padding = 0.08;
     if (labels !== null) nameTicks(made.xaxes[0], labels);
     made.xgrid.grid_line_color = null;
@@ -472,28 +490,29 @@
       high = Math.max(high, at);
     }
     const span = high - low || 1;
+    const format = alike(Math.max(Math.abs(high), Math.abs(low), span));
     const place = (x) => `${2 + 96 * (x - low) / span}%`;
     const end = (name, x) => element("li", { class: "end" }, element("span", { class: "name" }, name),
-      element("span", { class: "track" }, element("i", { class: "mark", style: { left: place(x) } })), element("span", { class: "number" }, number(x)));
+      element("span", { class: "track" }, element("i", { class: "mark", style: { left: place(x) } })), element("span", { class: "number" }, format(x)));
     const bar = ({ feature, by, from }) => element("li", {}, stepName(feature, row, nFeatures - some.length),
-      element("span", { class: "track" }, element("i", { class: direction(by), style: { left: place(Math.min(from, from + by)), width: `${96 * Math.abs(by) / span}%` } })),
-      element("span", { class: `number ${direction(by)}` }, signed(by)));
+      element("span", { class: "track" }, element("u", { style: { left: place(from) } }), element("i", { class: direction(by), style: { left: place(Math.min(from, from + by)), width: `${96 * Math.abs(by) / span}%` } })),
+      element("span", { class: `number ${direction(by)}` }, signed(by, format)));
     $("waterfall").replaceChildren(end("base value", base), ...steps.map(bar), end("output", output));
     $("row-title").textContent = `Row ${labelOf(row)}`;
     $("row-lead").textContent = content.output_names.length > 1
       ? `From the base value to the output “${content.output_names[state.output]}”, the largest step first.`
       : "From the base value to the output, the largest step first.";
     const total = output - base;
-    $("sum").replaceChildren("base value ", element("b", {}, number(base)), total < 0 ? " − " : " + ", "values ",
-      element("b", {}, number(Math.abs(total))), " = output ", element("b", {}, number(output)));
+    $("sum").replaceChildren("base value ", element("b", {}, format(base)), total < 0 ? " − " : " + ", "values ",
+      element("b", {}, format(Math.abs(total))), " = output ", element("b", {}, format(output)));
     $("previous").disabled = $("next").disabled = nRows === 1;
   }
   function stepName(feature, row, rest) {
-    if (feature === null) return element("span", { class: "name" }, element("em", {}, `${plural(rest, "other feature")}`));
+    if (feature === null) return element("span", { class: "name" }, element("em", {}, plural(rest, "other feature")));
     const name = content.features[feature];
-    if (!hasData) return element("span", { class: "name", title: name }, name);
+    if (!hasData) return element("span", { class: "name", title: name }, element("span", {}, name));
     const has = datum(feature, row);
-    return element("span", { class: "name", title: `${name} = ${has}` }, name, element("em", {}, ` = ${has}`));
+    return element("span", { class: "name", title: `${name} = ${has}` }, element("span", {}, name), element("em", {}, `= ${has}`));
   }
 
   // -- all rows ----------------------------------------------------------------------------------------------
@@ -537,22 +556,24 @@
     }
     let largest = 0;
     for (const feature of features) for (const row of pictured) largest = Math.max(largest, Math.abs(value(feature, row)));
+    const formats = { output: alike(spread(outputsOf(state.output))), value: alike(largest) };
     const rows = listed.slice(state.page * PAGE, (state.page + 1) * PAGE);
     const current = rows.includes(state.row) ? state.row : rows[0];
     $("table").tBodies[0].replaceChildren(...rows.map((row) => element("tr", {
-      "data-row": row, tabindex: row === current ? 0 : -1, "aria-selected": String(row === state.row), onclick: () => select(row),
+      "data-row": row, tabindex: row === current ? 0 : -1, "aria-selected": String(row === state.row), onclick: () => select(row, { focus: true }),
     },
-      element("td", {}, labelOf(row)), element("td", {}, number(outputsOf(state.output)[row])),
-      ...features.map((feature) => cell(feature, row, largest)))));
+      element("td", {}, labelOf(row)), element("td", {}, formats.output(outputsOf(state.output)[row])),
+      ...features.map((feature) => cell(feature, row, largest, formats.value)))));
     const pages = Math.max(1, Math.ceil(listed.length / PAGE));
     $("page-note").textContent = listed.length === 0 ? "No row matches." : `${plural(listed.length, "row")}, page ${state.page + 1} of ${pages}`;
     $("page-back").disabled = state.page === 0;
     $("page-on").disabled = state.page >= pages - 1;
   }
-  function cell(feature, row, largest) {
+  const spread = (numbers) => numbers.reduce((most, x) => Math.max(most, Math.abs(x)), 0);
+  function cell(feature, row, largest, format) {
     const by = value(feature, row);
     const share = Math.round(55 * Math.min(1, Math.abs(by) / (largest || 1)));
-    const text = state.cells === "data" ? datum(feature, row) : signed(by);
+    const text = state.cells === "data" ? datum(feature, row) : signed(by, format);
     return element("td", {
       style: { background: `color-mix(in srgb, var(--${direction(by)}) ${share}%, transparent)` },
       title: `${content.features[feature]}${hasData ? ` = ${datum(feature, row)}` : ""}: value ${signed(by)}`,
@@ -615,7 +636,7 @@
       ["Most important", content.features[first], `moves outputs by ${number(importanceOf(first), 3)} on average`],
       ["Rows", content.n_rows_explained.toLocaleString("en"), nRows < content.n_rows_explained ? `${nRows.toLocaleString("en")} of them on this page` : "all on this page"],
     ];
-    $("tiles").replaceChildren(...tiles.map(([name, shown, more]) => element("div", {}, element("dt", {}, name), element("dd", {}, shown, element("small", {}, more)))));
+    $("tiles").replaceChildren(...tiles.map(([name, shown, more]) => element("div", {}, element("dt", {}, name), element("dd", {}, element("b", {}, shown), element("small", {}, more)))));
   }
 
   function drawNotes() {
@@ -626,6 +647,7 @@
       ? `Dots: ${pictured.length.toLocaleString("en")} of ${all.toLocaleString("en")} rows, chosen at random. Bars: all rows.`
       : "";
     $("swarm-scale").hidden = !hasData;
+    if (hasData && content.columns.some((column) => column.labels)) $("swarm-scale").append(element("span", {}, "(grey: text, missing)"));
     const some = nRows < all ? `${nRows.toLocaleString("en")} of ${all.toLocaleString("en")} rows, chosen at random. ` : "";
     const which = nFeatures > TABLE_FEATURES ? `The ${TABLE_FEATURES} most important features. ` : "";
     $("rows-note").textContent = `${some}${which}Red cells move the output up, blue ones down. Choose a row to see its steps.`;
