@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import os
 from dataclasses import dataclass
+from typing import Any
 
 from .ensemble import TreeEnsemble
 
@@ -29,12 +30,15 @@ class About:
     n_leaves: int
     model_output: str
     feature_perturbation: str
+    index: str = "shapley"
+    #: Do values and base value add up to the output? Those of other indices than Shapley's do not.
+    adds_up: bool = True
     #: What the sums were compared with: "model", its own prediction; "trees"; or "nothing".
     checked_with: str = "nothing"
 
     @classmethod
-    def of(cls, model: object, ensemble: TreeEnsemble, model_output: str, feature_perturbation: str) -> About:
+    def of(cls, model: object, ensemble: TreeEnsemble, **asked: Any) -> About:
         """Of the model that was given: an object is called by its class, a file by its name."""
         is_file = isinstance(model, (str, os.PathLike))
         name = os.path.basename(str(model)) if is_file else type(model).__name__
-        return cls(name, ensemble.n_trees, ensemble.n_leaves, model_output, feature_perturbation)
+        return cls(name, ensemble.n_trees, ensemble.n_leaves, **asked)

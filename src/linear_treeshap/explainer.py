@@ -126,7 +126,14 @@ class TreeExplainer:
         self._index = index_of(index, self._roles.in_trees.n_players)
         self._engine = self._engine_of(self.ensemble)
         self._scale = additivity.scale_of(self.ensemble)
-        self._about = About.of(model, self.ensemble, self.model_output, self.feature_perturbation)
+        self._about = About.of(
+            model,
+            self.ensemble,
+            model_output=self.model_output,
+            feature_perturbation=self.feature_perturbation,
+            index=index if isinstance(index, str) else repr(index),
+            adds_up=self._index.is_efficient,
+        )
 
     @property
     def players(self) -> Players:

@@ -37,7 +37,7 @@ _EXACT = 2**53
 _CHECKS = {
     "model": "the model's own prediction, all rows: equal within rounding",
     "trees": "the prediction of the trees, the first 1,024 rows: equal within rounding",
-    "nothing": "nothing: the check was switched off",
+    "nothing": "nothing: the check was switched off, or there is nothing to compare",
 }
 
 
@@ -60,6 +60,7 @@ def page_content(explanation: Explanation, max_rows: int | None) -> dict[str, An
         "bases": [_packed(_one_if_equal(bases[:, k]), "<f8") for k in range(n_outputs)],
         "columns": _columns(explanation, rows),
         "pictured": _packed(_some_rows(len(rows), _DRAWN), "<i4"),
+        "adds_up": explanation.about is None or explanation.about.adds_up,
         "facts": _facts(explanation),
     }
 
@@ -176,6 +177,7 @@ def _facts(explanation: Explanation) -> list[tuple[str, str]]:
             ("Leaves", f"{about.n_leaves:,}"),
             ("Output explained", about.model_output),
             ("Missing features", about.feature_perturbation.replace("_", " ")),
+            ("Index", about.index),
             ("Sums compared with", _CHECKS[about.checked_with]),
         ]
     return [*facts, ("Computed by", f"linear-treeshap {__version__}")]

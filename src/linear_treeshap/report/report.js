@@ -10,6 +10,9 @@
   const nFeatures = content.features.length;
   const nRows = content.n_rows;
   const hasData = content.columns !== null;
+  /** What base value and values add up to: the output, by Shapley's index; a number without a name, by others. */
+  const TOTAL = content.adds_up ? "output" : "base + values";
+  const capital = (text) => text[0].toUpperCase() + text.slice(1);
 
   function decode(base64, Kind) {
     const text = atob(base64);
@@ -205,7 +208,7 @@
     const lines = [element("b", {}, `Row ${labelOf(row)}`)];
     const name = content.features[feature];
     lines.push(element("div", {}, hasData ? `${name} = ${datum(feature, row)}` : name));
-    lines.push(element("div", {}, `value ${signed(value(feature, row))}, output ${number(outputsOf(state.output)[row])}`));
+    lines.push(element("div", {}, `value ${signed(value(feature, row))}, ${TOTAL} ${number(outputsOf(state.output)[row])}`));
     const place = found.place.getBoundingClientRect();
     const box = $("tip");
     box.replaceChildren(...lines);
@@ -497,14 +500,14 @@
     const bar = ({ feature, by, from }) => element("li", {}, stepName(feature, row, nFeatures - some.length),
       element("span", { class: "track" }, element("u", { style: { left: place(from) } }), element("i", { class: direction(by), style: { left: place(Math.min(from, from + by)), width: `${96 * Math.abs(by) / span}%` } })),
       element("span", { class: `number ${direction(by)}` }, signed(by, format)));
-    $("waterfall").replaceChildren(end("base value", base), ...steps.map(bar), end("output", output));
+    $("waterfall").replaceChildren(end("base value", base), ...steps.map(bar), end(TOTAL, output));
     $("row-title").textContent = `Row ${labelOf(row)}`;
     $("row-lead").textContent = content.output_names.length > 1
-      ? `From the base value to the output “${content.output_names[state.output]}”, the largest step first.`
-      : "From the base value to the output, the largest step first.";
+      ? `From the base value to the ${TOTAL} “${content.output_names[state.output]}”, the largest step first.`
+      : `From the base value to the ${TOTAL}, the largest step first.`;
     const total = output - base;
     $("sum").replaceChildren("base value ", element("b", {}, format(base)), total < 0 ? " − " : " + ", "values ",
-      element("b", {}, format(Math.abs(total))), " = output ", element("b", {}, format(output)));
+      element("b", {}, format(Math.abs(total))), content.adds_up ? " = output " : " = ", element("b", {}, format(output)));
     $("previous").disabled = $("next").disabled = nRows === 1;
   }
   function stepName(feature, row, rest) {
@@ -542,7 +545,7 @@
 
   function drawTable() {
     const features = tableFeatures();
-    const columns = [["row", "Row"], ["output", "Output"], ...features.map((feature) => [feature, content.features[feature]])];
+    const columns = [["row", "Row"], ["output", capital(TOTAL)], ...features.map((feature) => [feature, content.features[feature]])];
     const heading = ([column, text]) => {
       const sorted = state.sort !== null && state.sort.column === column;
       const arrow = sorted ? (state.sort.descending ? " ↓" : " ↑") : "";
@@ -603,7 +606,7 @@
     drawTable();
     markSwarm();
     markDependence();
-    $("spoken").textContent = `Row ${labelOf(row)}, output ${number(outputsOf(state.output)[row])}`;
+    $("spoken").textContent = `Row ${labelOf(row)}, ${TOTAL} ${number(outputsOf(state.output)[row])}`;
     if (focus) $("table").tBodies[0].querySelector(`[data-row="${row}"]`).focus();
   }
   /** The row some places further on in the table, or the end of it. */
@@ -632,7 +635,7 @@
     const [first] = orderOf(state.output);
     const tiles = [
       ["Base value", bases.length > 1 ? "one per row" : number(bases[0]), "the output before any feature is known"],
-      ["Outputs", nRows === 1 ? at(0) : `${at(0)} to ${at(1)}`, nRows === 1 ? "of the row" : `median ${at(0.5)}`],
+      [content.adds_up ? "Outputs" : capital(TOTAL), nRows === 1 ? at(0) : `${at(0)} to ${at(1)}`, nRows === 1 ? "of the row" : `median ${at(0.5)}`],
       ["Most important", content.features[first], `moves outputs by ${number(importanceOf(first), 3)} on average`],
       ["Rows", content.n_rows_explained.toLocaleString("en"), nRows < content.n_rows_explained ? `${nRows.toLocaleString("en")} of them on this page` : "all on this page"],
     ];
@@ -651,6 +654,7 @@
     const some = nRows < all ? `${nRows.toLocaleString("en")} of ${all.toLocaleString("en")} rows, chosen at random. ` : "";
     const which = nFeatures > TABLE_FEATURES ? `The ${TABLE_FEATURES} most important features. ` : "";
     $("rows-note").textContent = `${some}${which}Red cells move the output up, blue ones down. Choose a row to see its steps.`;
+    if (!content.adds_up) $("meaning").textContent = "Values of this index do not add up to the output of the model; what they add up to is shown instead.";
     $("facts").replaceChildren(...content.facts.map(([name, text]) => element("div", {}, element("dt", {}, name), element("dd", {}, text))));
   }
 
