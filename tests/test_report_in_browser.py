@@ -202,7 +202,7 @@ def test_a_dot_says_what_it_is_and_selects_its_row(page: browser.Page, reports: 
     page.until("!document.querySelector('#tip').hidden")
     label, datum, rest = page.text("#tip").split("\n")
     row = int(label.removeprefix("Row patient "))
-    assert datum == f"{feature} = {_six_digits(explanation.table[feature].iloc[row])}"
+    assert datum == f"{feature} = {explanation.table[feature].iloc[row]:.5g}".replace("-", "−")
     value = re.match(r"value ([+−0-9.]+), ", rest)
     assert value is not None
     assert number(value[1]) == pytest.approx(explanation[row, feature].values, rel=1e-3)
@@ -222,10 +222,6 @@ def _middle_dot(page: browser.Page, explanation: Explanation) -> tuple[str, floa
     x = (np.sort(explanation[:, feature].values)[30] - low + margin) / (high - low + 2 * margin)
     height = page.evaluate("document.querySelector('#swarm').clientHeight")
     return feature, float(x), 18 / height  # half a line
-
-
-def _six_digits(x: float) -> str:
-    return f"{x:.6g}".replace("-", "−")
 
 
 def test_a_row_of_the_table_shows_its_steps(page: browser.Page, reports: dict[str, Path]) -> None:

@@ -176,7 +176,7 @@ def _facts(explanation: Explanation) -> list[tuple[str, str]]:
             ("Trees", f"{about.n_trees:,}"),
             ("Leaves", f"{about.n_leaves:,}"),
             ("Output explained", about.model_output),
-            ("Missing features", about.feature_perturbation.replace("_", " ")),
+            ("Feature perturbation", about.feature_perturbation.replace("_", " ")),
             ("Index", about.index),
             ("Sums compared with", _CHECKS[about.checked_with]),
         ]

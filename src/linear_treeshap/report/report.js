@@ -53,7 +53,7 @@
   function datum(feature, row) {
     const { labels, data } = columnOf(feature);
     if (labels !== null) return data[row] < 0 ? "missing" : labels[data[row]];
-    return Number.isNaN(data[row]) ? "missing" : number(data[row], 6);
+    return Number.isNaN(data[row]) ? "missing" : number(data[row], 5);
   }
 
   // -- numbers -------------------------------------------------------------------------------------------
@@ -68,12 +68,13 @@
           size >= 10 ** digits ? Math.round(x) : x);
     return text.replace("-", "−");
   }
-  /** Numbers that stand below each other: as many decimals as four digits of the largest need. */
-  function alike(largest) {
-    const decimals = 3 - Math.floor(Math.log10(largest || 1));
-    if (decimals < 0 || decimals > 8 || !Number.isFinite(largest)) return number;
-    const format = new Intl.NumberFormat("en", { minimumFractionDigits: decimals, maximumFractionDigits: decimals, useGrouping: false });
-    return (x) => Number.isFinite(x) ? format.format(x).replace("-", "−") : number(x);
+  /** Numbers that stand below each other: as many decimals as some digits of the largest need. */
+  function alike(largest, digits = 4) {
+    const decimals = digits - 1 - Math.floor(Math.log10(largest || 1));
+    if (decimals < 0 || decimals > 8 || !Number.isFinite(largest)) return (x) => number(x, digits);
+    const format = new Intl.NumberFormat("en", { minimumFractionDigits: decimals, maximumFractionDigits: decimals,
+      useGrouping: false, signDisplay: "negative" });
+    return (x) => format.format(x).replace("-", "−");
   }
   const signed = (x, format = number) => (x > 0 ? "+" : "") + format(x);
   const direction = (x) => (x < 0 ? "down" : "up");
@@ -209,6 +210,7 @@
     const name = content.features[feature];
     lines.push(element("div", {}, hasData ? `${name} = ${datum(feature, row)}` : name));
     lines.push(element("div", {}, `value ${signed(value(feature, row))}, ${TOTAL} ${number(outputsOf(state.output)[row])}`));
+    found.place.style.cursor = "pointer";
     const place = found.place.getBoundingClientRect();
     const box = $("tip");
     box.replaceChildren(...lines);
@@ -218,7 +220,10 @@
     box.style.left = `${Math.max(8, Math.min(left + 14, widest))}px`;
     box.style.top = `${place.top + event.sy + window.scrollY - box.offsetHeight - 14}px`;
   }
-  function hideTip() { $("tip").hidden = true; }
+  function hideTip() {
+    $("tip").hidden = true;
+    for (const id of drawn.keys()) $(id).style.cursor = "";
+  }
 
   function tap(event, find) {
     const found = find(event);
@@ -234,6 +239,7 @@
   function drawFeatures() {
     const features = shownFeatures();
     const largest = importanceOf(features[0]) || 1;
+    const format = alike(largest, 3);
     $("features").replaceChildren(...features.map((feature) => element("li", {},
       element("button", {
         type: "button", "aria-pressed": String(feature === state.feature), title: content.features[feature],
@@ -241,7 +247,7 @@
       },
         element("b", {}, content.features[feature]),
         element("i", { style: { "--share": `${100 * importanceOf(feature) / largest}%` } }),
-        element("span", {}, number(importanceOf(feature), 3))))));
+        element("span", {}, format(importanceOf(feature)))))));
   }
   function pressFeature() {
     for (const button of $("features").querySelectorAll("button")) {
@@ -630,11 +636,12 @@
 
   function drawTiles() {
     const outputs = Float64Array.from(outputsOf(state.output)).sort();
-    const at = (share) => number(outputs[Math.round(share * (outputs.length - 1))]);
+    const format = alike(spread(outputs));
+    const at = (share) => format(outputs[Math.round(share * (outputs.length - 1))]);
     const bases = basesOf(state.output);
     const [first] = orderOf(state.output);
     const tiles = [
-      ["Base value", bases.length > 1 ? "one per row" : number(bases[0]), "the output before any feature is known"],
+      ["Base value", bases.length > 1 ? "one per row" : format(bases[0]), "before any feature is known"],
       [content.adds_up ? "Outputs" : capital(TOTAL), nRows === 1 ? at(0) : `${at(0)} to ${at(1)}`, nRows === 1 ? "of the row" : `median ${at(0.5)}`],
       ["Most important", content.features[first], `moves outputs by ${number(importanceOf(first), 3)} on average`],
       ["Rows", content.n_rows_explained.toLocaleString("en"), nRows < content.n_rows_explained ? `${nRows.toLocaleString("en")} of them on this page` : "all on this page"],
@@ -652,8 +659,8 @@
     $("swarm-scale").hidden = !hasData;
     if (hasData && content.columns.some((column) => column.labels)) $("swarm-scale").append(element("span", {}, "(grey: text, missing)"));
     const some = nRows < all ? `${nRows.toLocaleString("en")} of ${all.toLocaleString("en")} rows, chosen at random. ` : "";
-    const which = nFeatures > TABLE_FEATURES ? `The ${TABLE_FEATURES} most important features. ` : "";
-    $("rows-note").textContent = `${some}${which}Red cells move the output up, blue ones down. Choose a row to see its steps.`;
+    const which = nFeatures > TABLE_FEATURES ? `The ${TABLE_FEATURES} most important features; red` : "Red";
+    $("rows-note").textContent = `${some}${which} cells move the output up, blue ones down.`;
     if (!content.adds_up) $("meaning").textContent = "Values of this index do not add up to the output of the model; what they add up to is shown instead.";
     $("facts").replaceChildren(...content.facts.map(([name, text]) => element("div", {}, element("dt", {}, name), element("dd", {}, text))));
   }
