@@ -13,6 +13,7 @@ import socket
 import subprocess
 import sys
 import tempfile
+import threading
 import time
 import urllib.request
 from collections.abc import Iterator
@@ -44,7 +45,10 @@ def started() -> Iterator[Page]:
     websocket = pytest.importorskip("websocket")
     port = _free_port()
     command = [sys.executable, str(Path(__file__)), str(port)]
-    with tempfile.TemporaryFile("w+") as said, subprocess.Popen(command, stderr=said) as process:
+    with (
+        tempfile.TemporaryFile("w+") as said,
+        subprocess.Popen(command, stdin=subprocess.PIPE, stderr=said) as process,
+    ):
         try:
             address = _address(process, port, said)
             with closing(
@@ -213,6 +217,8 @@ def _window(port: str) -> None:
     from PyQt6.QtWebEngineWidgets import QWebEngineView
     from PyQt6.QtWidgets import QApplication
 
+    # Whatever ends the tests closes the pipe, and the browser with it.
+    threading.Thread(target=lambda: (sys.stdin.read(), os._exit(0)), daemon=True).start()
     application = QApplication(["browser"])
     view = QWebEngineView()
     view.resize(1280, 900)

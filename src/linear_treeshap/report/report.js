@@ -270,7 +270,7 @@
     return offsets.map((offset) => offset * step);
   }
 
-  let swarm = null; // its dots by feature, and the source of the selected row's rings
+  let swarm = null; // what is drawn: features, the range of values, and how far each dot is from its line
 
   function drawSwarm() {
     const features = shownFeatures();
@@ -312,9 +312,7 @@
       source, size, line_color: null, fill_alpha: 0.75,
       fill_color: { field: "color", transform: new Bokeh.LinearColorMapper({ palette: palette(), low: 0, high: 1, nan_color: css("--missing") }) },
     });
-    const rings = new Bokeh.ColumnDataSource({ data: { x: [], y: [] } });
-    made.scatter({ field: "x" }, { field: "y" }, { source: rings, size: size + 5, fill_color: null, line_color: css("--ink"), line_width: 1.8 });
-    swarm = { features, x, y, rings };
+    swarm = { features, y, low: low - margin, high: high + margin };
     markSwarm();
     const place = $("swarm");
     place.setAttribute("aria-label", `Values of ${plural(features.length, "feature")} for ${plural(pictured.length, "row")}; the table below has the numbers`);
@@ -342,10 +340,11 @@
   function markSwarm() {
     if (swarm === null) return;
     const at = pictured.indexOf(state.row);
-    swarm.rings.data = {
-      x: swarm.features.map((feature) => value(feature, state.row)),
-      y: swarm.features.map((_, place) => at < 0 ? place : swarm.y[place * pictured.length + at]),
-    };
+    // Beside the picture, not in it: tens of thousands of dots need not be painted again for ten rings.
+    $("rings").replaceChildren(...swarm.features.map((feature, place) => element("i", { style: {
+      left: `${100 * (value(feature, state.row) - swarm.low) / (swarm.high - swarm.low)}%`,
+      top: `${((at < 0 ? place : swarm.y[place * pictured.length + at]) + 0.5) * ROW_HEIGHT}px`,
+    } })));
   }
 
   // -- one feature closely -----------------------------------------------------------------------------------
