@@ -147,13 +147,16 @@ def test_a_page_loads_nothing_and_runs_two_scripts_only(tmp_path: Path) -> None:
 
 
 def test_values_that_do_not_add_up_are_not_called_an_output(tmp_path: Path) -> None:
-    """Only Shapley's do; of other indices the page shows the sum, under that name."""
+    """Those of all features do, by Shapley's index; else the page shows the sum, under that name."""
     tree = pytest.importorskip("sklearn.tree").DecisionTreeRegressor(max_depth=1)
     model = tree.fit([[0], [0], [0], [1]], [1, 1, 1, 3])
     for index, adds_up in (("shapley", True), ("banzhaf", False)):
         content = content_of(TreeExplainer(model, index=index)([[0.0]]).report(tmp_path / "page.html"))
         assert content["adds_up"] is adds_up
         assert dict(content["facts"])["Index"] == index
+    model.fit([[0, 1], [0, 1], [0, 2], [1, 2]], [1, 1, 1, 3])
+    cut = TreeExplainer(model)([[0.0, 1.0]])[:, [0]]
+    assert content_of(cut.report(tmp_path / "page.html"))["adds_up"] is False
 
 
 # -- what is refused ----------------------------------------------------------------------------------------

@@ -6,6 +6,7 @@ import io
 import json
 import re
 from collections.abc import Iterator
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
@@ -15,6 +16,7 @@ import pytest
 import report_cases as cases
 
 from linear_treeshap import Explanation
+from linear_treeshap.about import About
 
 pytest.importorskip("bokeh")
 Image = pytest.importorskip("PIL.Image")
@@ -181,7 +183,7 @@ def test_one_output_offers_no_choice(page: browser.Page, reports: dict[str, Path
 def test_without_data_the_page_says_so(page: browser.Page, reports: dict[str, Path]) -> None:
     page.open(reports["without data"])
     assert "came without the values of features" in page.text("#dependence")
-    assert page.texts("#cells option") == ["Shapley values"]
+    assert page.texts("#cells option") == ["values"]
 
 
 def test_rows_without_a_number_are_counted(page: browser.Page, reports: dict[str, Path]) -> None:
@@ -255,6 +257,26 @@ def test_columns_sort_both_ways_with_missing_ones_last(page: browser.Page, repor
     page.click("#page-on")
     page.click("#page-on")
     assert page.texts(f"tbody td:nth-child({column})")[-1] == "missing"
+
+
+def test_texts_sort_by_the_alphabet_with_missing_ones_last(
+    page: browser.Page, reports: dict[str, Path]
+) -> None:
+    page.open(reports["hostile"])
+    column = page.evaluate("document.querySelector('[data-column=\"1\"]').closest('th').cellIndex") + 1
+    texts = sorted(["$$x^2$$", "&amp;", cases.HOSTILE, "<u>u</u>"])
+    for expected in (texts[::-1], texts):
+        page.click("th button[data-column='1']")
+        assert page.texts(f"tbody td:nth-child({column})") == [*expected, "missing"]
+
+
+def test_values_that_do_not_add_up_are_called_a_sum(page: browser.Page, tmp_path: Path) -> None:
+    about = About("a model", 1, 2, "raw", "tree_path_dependent", "banzhaf", adds_up=False)
+    page.open(replace(cases.plain(), about=about).report(tmp_path / "page.html"))
+    assert page.texts("#waterfall .name")[-1] == "base + values"
+    assert page.texts("thead button")[1] == "Base + values"
+    assert "output" not in page.text("#sum")
+    assert page.text("#meaning").startswith("The values on this page do not add up")
 
 
 def test_a_search_finds_labels_and_texts(page: browser.Page, reports: dict[str, Path]) -> None:

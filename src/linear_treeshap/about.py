@@ -31,7 +31,7 @@ class About:
     model_output: str
     feature_perturbation: str
     index: str = "shapley"
-    #: Do values and base value add up to the output? Those of other indices than Shapley's do not.
+    #: Do values and base value add up to the output? Not of some features only, nor of most other indices.
     adds_up: bool = True
     #: What the sums were compared with: "model", its own prediction; "trees"; or "nothing".
     checked_with: str = "nothing"

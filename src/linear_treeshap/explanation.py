@@ -178,6 +178,9 @@ class Explanation:
             table = take_columns(table, np.arange(self._all.shape[1])[features].tolist())
         axes = tuple(axis for axis in self.axes if not isinstance(asked[axis], int))
         squeezed = tuple(slice(None) if axis in axes else 0 for axis in _ALL_AXES)
+        about = self.about
+        if about is not None and not (_is_all(features) and _is_all(partners)):
+            about = replace(about, adds_up=False)
         return Explanation(
             values[squeezed],
             base_values[(squeezed[0], squeezed[3])],
@@ -187,7 +190,7 @@ class Explanation:
             None if index is None else index[rows],
             axes,
             tuple(np.array(self.partner_names, dtype=object)[partners]) if "partner" in axes else None,
-            self.about,
+            about,
         )
 
     # -- views ------------------------------------------------------------------------------------------

@@ -20,16 +20,19 @@ from ..errors import MissingDependencyError
 
 __all__ = ["render"]
 
-_HERE = Path(__file__).parent
+_ASSETS = Path(__file__).parent / "assets"
+
+#: In this order they are one program.
+_SCRIPTS = ("content.js", "elements.js", "pictures.js", "swarm.js", "dependence.js", "rows.js", "page.js")
 
 
 def render(title: str, content: Mapping[str, Any]) -> str:
     """The whole page."""
-    library, script = _inert(_library()), _inert(_file("report.js"))
+    library, script = _inert(_library()), _inert(_program())
     return Template(_file("template.html")).substitute(
         title=escape(title),
         policy=_policy(library, script),
-        style=_file("report.css"),
+        style=_file("style.css"),
         content=_json(content),
         library=library,
         script=script,
@@ -37,7 +40,12 @@ def render(title: str, content: Mapping[str, Any]) -> str:
 
 
 def _file(name: str) -> str:
-    return (_HERE / name).read_text(encoding="utf-8")
+    return (_ASSETS / name).read_text(encoding="utf-8")
+
+
+def _program() -> str:
+    """Our own scripts, closed off from the library's."""
+    return '(() => {\n"use strict";\n' + "\n".join(map(_file, _SCRIPTS)) + "})();"
 
 
 def _library() -> str:
