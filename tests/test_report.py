@@ -186,6 +186,17 @@ def test_what_cannot_be_shown_is_refused(
     assert list(tmp_path.iterdir()) == []
 
 
+def test_interactions_are_refused_with_what_to_do(tmp_path: Path) -> None:
+    """They have no value per feature; `explainer.interactions` lists them."""
+    tree = pytest.importorskip("sklearn.tree").DecisionTreeRegressor(max_depth=1)
+    model = tree.fit([[0, 1], [0, 1], [0, 2], [1, 2]], [1, 1, 1, 3])
+    pairs = TreeExplainer(model)([[0.0, 1.0], [1.0, 2.0]], interactions=True)
+    with pytest.raises(InputError, match="needs a value per feature"):
+        pairs.report(tmp_path / "page.html")
+    content = content_of(pairs[:, :, 0].report(tmp_path / "page.html"))
+    assert content["adds_up"] is False
+
+
 def test_without_bokeh_the_error_names_the_extra(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setitem(sys.modules, "bokeh", None)
     with pytest.raises(MissingDependencyError, match=r"pip install 'linear-treeshap\[report\]'"):

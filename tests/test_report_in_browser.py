@@ -182,7 +182,8 @@ def test_one_output_offers_no_choice(page: browser.Page, reports: dict[str, Path
 
 def test_without_data_the_page_says_so(page: browser.Page, reports: dict[str, Path]) -> None:
     page.open(reports["without data"])
-    assert "came without the values of features" in page.text("#dependence")
+    assert "came without the values of features" in page.text("#swarm-note")
+    assert page.evaluate("document.querySelector('#dependence').offsetParent") is None
     assert page.texts("#cells option") == ["values"]
 
 

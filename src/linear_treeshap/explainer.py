@@ -182,7 +182,9 @@ class TreeExplainer:
             feature_names=names,
             output_names=self.ensemble.output_names,
             index=given.index,
-            about=replace(self._about, checked_with=self._checked_with(check_additivity)),
+            about=replace(
+                self._about, checked_with=self._checked_with(not interactions and check_additivity)
+            ),
         )
         return explanation[0] if given.is_one_row else explanation
 

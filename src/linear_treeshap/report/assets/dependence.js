@@ -111,12 +111,12 @@ function drawDependence() {
 
 function nameTicks(axis, labels) {
   const every = Math.ceil(labels.length / 8);
-  const ticks = labels.map((_, code) => code).filter((code) => code % every === 0);
+  const ticks = [-1, ...[...labels.keys()].filter((code) => code % every === 0)];
   const cut = (text) => (text.length > 14 ? `${text.slice(0, 13)}…` : text);
   axis.ticker = new Bokeh.FixedTicker({ ticks, minor_ticks: [] });
   // PlainText: a plain string would be read as TeX where it has dollar signs.
   axis.major_label_overrides = new Map(
-    ticks.map((code) => [code, new Bokeh.PlainText({ text: cut(labels[code]) })]),
+    ticks.map((code) => [code, new Bokeh.PlainText({ text: cut(labels[code] ?? "missing") })]),
   );
   if (labels.length > 4) axis.major_label_orientation = 0.5;
 }

@@ -47,8 +47,9 @@ function drawNotes() {
     plural(nFeatures, "feature"),
     ...(outputs > 1 ? [plural(outputs, "output")] : []),
   ].join(" · ");
-  $("swarm-note").textContent =
-    pictured.length < all ? `Dots: ${sample(pictured.length)}Bars: all rows.` : "";
+  const dots = pictured.length < all ? `Dots: ${sample(pictured.length)}Bars: all rows. ` : "";
+  const grey = hasData ? "" : "This explanation came without the values of features, so the dots are grey.";
+  $("swarm-note").textContent = dots + grey;
   $("swarm-scale").hidden = !hasData;
   if (hasData && content.columns.some((column) => column.labels))
     $("swarm-scale").append(element("span", {}, "(grey: text, missing)"));
@@ -85,10 +86,8 @@ function fillChoices() {
   options($("cells"), [...(hasData ? [["data", "feature values"]] : []), ["values", "values"]], state.cells);
   $("output-choice").hidden = content.output_names.length < 2;
   $("shown-choice").hidden = counts.length < 2;
-  if (hasData) return;
-  $("dependence").textContent =
-    "This explanation came without the values of features, so there is nothing to draw values against.";
-  for (const id of ["feature", "partner"]) $(id).disabled = true;
+  $("dependence-card").hidden = !hasData;
+  $("row-card").classList.toggle("half", hasData);
 }
 
 function listen() {
