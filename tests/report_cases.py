@@ -19,7 +19,7 @@ def values_of(n_rows: int, n_features: int, n_outputs: int | None = None) -> np.
     """Features of falling importance."""
     shape = (n_rows, n_features) if n_outputs is None else (n_rows, n_features, n_outputs)
     weight = np.exp(-0.1 * np.arange(n_features)).reshape((1, -1) if n_outputs is None else (1, -1, 1))
-    return np.random.default_rng(0).normal(size=shape) * weight
+    return np.asarray(np.random.default_rng(0).normal(size=shape) * weight)
 
 
 def numbers_of(n_rows: int, n_features: int) -> np.ndarray[Any, Any]:
