@@ -15,6 +15,7 @@ import numpy as np
 import numpy.typing as npt
 
 from . import additivity
+from .about import About
 from .background import BackgroundEngine, RescaledEngine, read_background, with_covers_of
 from .engine import Engine, n_threads
 from .ensemble import TreeEnsemble
@@ -146,6 +147,14 @@ class TreeExplainer:
                 self.ensemble = with_covers_of(self.ensemble, background)
         self._engine = self._engine_of(self.ensemble)
         self._scale = additivity.scale_of(self.ensemble)
+        self._about = About.of(
+            model,
+            self.ensemble,
+            model_output=self.model_output,
+            feature_perturbation=self.feature_perturbation,
+            index=index if isinstance(index, str) else repr(index),
+            adds_up=self._index.is_efficient,
+        )
 
     @property
     def players(self) -> Players:
@@ -209,6 +218,9 @@ class TreeExplainer:
             feature_names=names,
             output_names=self.ensemble.output_names,
             index=given.index,
+            about=replace(
+                self._about, checked_with=self._checked_with(not interactions and check_additivity)
+            ),
         )
         return explanation[0] if given.is_one_row else explanation
 
@@ -519,8 +531,7 @@ class TreeExplainer:
                     target[:, given.order] = written
             if tell is not None:
                 tell(1.0)
-        is_off = isinstance(check_additivity, (bool, np.bool_)) and not check_additivity
-        if len(values) and not is_off and self._index.is_efficient:
+        if len(values) and self._checked_with(check_additivity) != "nothing":
             self._check(given, ensemble, engine, values, tolerance, y)
         return values
 
@@ -568,6 +579,18 @@ class TreeExplainer:
                 tell(1.0)
         return values
 
+    @property
+    def _has_no_model(self) -> bool:
+        """Are the trees all there is, without a library to ask for a prediction?"""
+        return isinstance(self.model, (TreeEnsemble, str, os.PathLike, Mapping))
+
+    def _checked_with(self, check_additivity: bool | float) -> str:
+        """What sums are compared with, in the words of `About`."""
+        is_off = isinstance(check_additivity, (bool, np.bool_)) and not check_additivity
+        if is_off or not self._index.is_efficient:
+            return "nothing"
+        return "trees" if self._has_no_model else "model"
+
     def _check(
         self,
         given: Given,
@@ -578,7 +601,7 @@ class TreeExplainer:
         y: Float64 | None,
     ) -> None:
         is_whole = ensemble is self.ensemble
-        if not is_whole or isinstance(self.model, (TreeEnsemble, str, os.PathLike, Mapping)):
+        if not is_whole or self._has_no_model:
             values = values[:_CHECKED_ROWS]
             prediction = additivity.walk_trees(ensemble, given.rows[: len(values)])
         elif self._preprocessing is not None:
