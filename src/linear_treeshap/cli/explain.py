@@ -53,7 +53,6 @@ def add_to(subparsers: Any) -> argparse.ArgumentParser:
     shape.add_argument(
         "--layout",
         choices=["wide", "long"],
-        default="wide",
         help="a column per feature (wide, the default), or a row per value (long)",
     )
     shape.add_argument("--top", metavar="K", type=count, help="only the K largest values of each row, ranked")
@@ -122,7 +121,7 @@ def _table(explanation: Explanation, batch: rows.Batch, args: argparse.Namespace
     values = explanation.values.astype(np.float32) if args.float32 else explanation.values
     n_rows = len(values)
     explanation = replace(explanation, values=values, index=batch.first_row + np.arange(n_rows))
-    frame = explanation.top(args.top) if args.top else explanation.to_frame(args.layout)
+    frame = explanation.top(args.top) if args.top else explanation.to_frame(args.layout or "wide")
     table = frame if isinstance(frame, arrow.Table) else arrow.Table.from_pandas(frame, preserve_index=False)
     if args.top or args.layout == "long":
         table = table.drop_columns(["row"]) if batch.keys.num_columns else table
@@ -148,8 +147,8 @@ def _base_values(explanation: Explanation, table: Any) -> Any:
 
     Lines go by row and output (wide), by row, feature and output (long), or by row, output and rank (top).
     """
-    n_rows = len(explanation)
-    base = np.asarray(explanation.base_values, dtype=explanation.values.dtype).reshape(n_rows, -1)
+    base = np.asarray(explanation.base_values, dtype=explanation.values.dtype)
+    base = base if base.ndim == 2 else base[:, np.newaxis]
     times = table.num_rows // max(base.size, 1)
     axis = 2 if "rank" in table.column_names else 1
     return require_arrow().array(np.repeat(np.expand_dims(base, axis), times, axis=axis).reshape(-1))
