@@ -195,6 +195,25 @@ def test_float32_halves_the_values(model: Path, tmp_path: Path) -> None:
     np.testing.assert_array_equal(found.to_numpy(), expected)
 
 
+@pytest.mark.parametrize("given", ["file", "saved"])
+def test_groups_of_columns_are_explained_together(given: str, model: Path, tmp_path: Path) -> None:
+    """As a JSON file says, or as the explainer was saved."""
+    groups = {"first": ["a", "b"]}
+    frame = table()
+    path = write(frame, tmp_path / "rows.parquet")
+    explainer = TreeExplainer(model, groups=groups)
+    if given == "file":
+        (tmp_path / "groups.json").write_text(json.dumps(groups))
+        arguments: list[object] = [model, path, "--groups", tmp_path / "groups.json"]
+    else:
+        explainer.save(tmp_path / "model.lts")
+        arguments = [tmp_path / "model.lts", path]
+    run("explain", *arguments, "-o", tmp_path / "values.csv")
+    found = read(tmp_path / "values.csv")
+    assert list(found.columns) == ["first", "c", "d"]
+    np.testing.assert_array_equal(found.to_numpy(), explainer.shap_values(frame[FEATURES]))
+
+
 # -- categories -------------------------------------------------------------------------------------------
 
 

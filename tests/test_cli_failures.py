@@ -44,6 +44,8 @@ def folder(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
     Path("broken.parquet").write_bytes(Path("rows.parquet").read_bytes()[:-100])
     Path("broken.json").write_bytes(Path("model.json").read_bytes()[:2000])
     Path("broken.skops").write_bytes(b"PK\x03\x04 no archive")
+    Path("list.json").write_text("[1, 2]")
+    Path("strangers.json").write_text('{"group": ["nobody"]}')
     Path("model.pkl").write_bytes(b"\x80\x04K\x01.")
     return tmp_path
 
@@ -146,12 +148,16 @@ def test_a_folder_that_is_not_there_is_named(folder: Path, capsys: pytest.Captur
         (["--key", "nobody"], "no column 'nobody'"),
         (["--key", "a"], "two columns of the name 'a'"),
         (["--only", "7"], "no output '7'"),
+        (["--groups", "families"], "there is no file 'families'"),
+        (["--groups", "rows.csv"], "Cannot read 'rows.csv' as JSON"),
+        (["--groups", "list.json"], "'list.json' must hold an object"),
+        (["--groups", "strangers.json"], "nobody"),
     ],
 )
 def test_what_is_not_there_is_named(
     arguments: list[str], words: str, folder: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:
-    """Keys and outputs."""
+    """Keys, outputs and groups."""
     assert words in fail(capsys, "explain", "model.json", "rows.csv", "-o", "out.csv", *arguments)
     assert not Path("out.csv").exists()
 

@@ -14,9 +14,9 @@ import numpy.typing as npt
 
 from ..engine import Engine, available_cpus, kernels
 from ..ensemble import TreeEnsemble
-from ..given import Given
 from ..importers.preprocessing import preprocessing_of
 from ..row_format import RowFormat
+from ..rows import read_rows
 from . import models, rows
 from .numbers import count
 from .peers import peer_of
@@ -63,7 +63,10 @@ def run(args: argparse.Namespace) -> None:
     else:
         model = models.read(args.model, trust=args.trust, allow_pickle=args.allow_pickle)
         ensemble = model.explainer().ensemble
-    ready = _made_rows(ensemble, args.rows) if args.data is None else _given_rows(model, args)
+    if model is None or args.data is None:
+        ready = _made_rows(ensemble, args.rows)
+    else:
+        ready = _given_rows(model, args)
     found, values = _ours(ensemble, ready)
     if model is not None:
         found.append(_theirs(model, ensemble, ready, values))
@@ -141,14 +144,15 @@ def _print_line(line: dict[str, Any]) -> None:
 # -- what to explain ----------------------------------------------------------------------------------------
 
 
-def _given_rows(model: models.Model | None, args: argparse.Namespace) -> Array:
+def _given_rows(model: models.Model, args: argparse.Namespace) -> Array:
     """Some rows of the user's file, as the trees read them."""
-    assert model is not None  # DATA comes after MODEL
     explainer = model.explainer()
+    ensemble = explainer.ensemble
     reader = rows.RowReader(model, explainer, args.data, args.key)
     sample, _ = reader.sample(args.rows)
-    given = Given.of(sample.rows, explainer.ensemble, preprocessing_of(explainer.model))
-    return given.rows[0 : given.rows.n_rows]
+    steps = preprocessing_of(model.content)
+    ready = read_rows(sample.rows if steps is None else steps.transform(sample.rows), ensemble.row_format)
+    return ready[0 : ready.n_rows]
 
 
 def _made_rows(ensemble: TreeEnsemble, n_rows: int) -> Array:

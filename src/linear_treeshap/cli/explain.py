@@ -32,6 +32,8 @@ examples:
   one class of several, a row per value, in half the bytes:
     linear-treeshap explain model.ubj rows.feather -o values.feather --only setosa \\
       --layout long --float32
+  a value for each variable rather than for each of its one-hot columns:
+    linear-treeshap explain model.json rows.parquet -o values.parquet --groups onehot
   a scikit-learn model that was saved by skops:
     linear-treeshap explain model.skops rows.csv -o values.csv --trust sklearn.tree._tree.Tree
 
@@ -48,6 +50,7 @@ def add_to(subparsers: Any) -> argparse.ArgumentParser:
     )
     models.add_arguments(parser)
     rows.add_arguments(parser)
+    models.add_groups_argument(parser)
     output.add_arguments(parser, metavar="OUT", help="file to write: .parquet, .feather or .csv", table=True)
     shape = parser.add_mutually_exclusive_group()
     shape.add_argument(
@@ -81,7 +84,7 @@ def run(args: argparse.Namespace) -> None:
     start = time.perf_counter()
     output.check_free(args.out, args.force, args.model, args.data)
     model = models.read(args.model, trust=args.trust, allow_pickle=args.allow_pickle)
-    explainer = model.explainer(n_jobs=args.n_jobs)
+    explainer = model.explainer(groups=models.read_groups(args.groups), n_jobs=args.n_jobs)
     reader = rows.RowReader(model, explainer, args.data, args.key)
     only = _position(args.only, explainer.ensemble)
     show = sys.stderr.isatty() if args.progress is None else args.progress

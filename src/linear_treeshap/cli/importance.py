@@ -34,6 +34,7 @@ def add_to(subparsers: Any) -> argparse.ArgumentParser:
     )
     models.add_arguments(parser)
     rows.add_arguments(parser)
+    models.add_groups_argument(parser)
     parser.add_argument("--top", metavar="K", type=count, help="only the K most important features")
     parser.add_argument("--n-jobs", metavar="N", type=threads, help="threads (default: all CPUs)")
     parser.add_argument(
@@ -49,7 +50,7 @@ def add_to(subparsers: Any) -> argparse.ArgumentParser:
 
 def run(args: argparse.Namespace) -> None:
     model = models.read(args.model, trust=args.trust, allow_pickle=args.allow_pickle)
-    explainer = model.explainer(n_jobs=args.n_jobs)
+    explainer = model.explainer(groups=models.read_groups(args.groups), n_jobs=args.n_jobs)
     reader = rows.RowReader(model, explainer, args.data, args.key)
     show = sys.stderr.isatty() if args.progress is None else args.progress
     first_row = 0

@@ -7,19 +7,22 @@ are not known to be harmless are refused; a pickle can run any code, and is refu
 from __future__ import annotations
 
 import argparse
+import json
 import sys
 from collections.abc import Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
-from ..errors import FileFormatError, LinearTreeShapError, MissingDependencyError
+from ..errors import FileFormatError, InputError, LinearTreeShapError, MissingDependencyError
 from ..explainer import TreeExplainer
 from ..importers import library_of_file
 
-__all__ = ["Model", "add_arguments", "read"]
+__all__ = ["Model", "add_arguments", "add_groups_argument", "read", "read_groups"]
 
 _LIBRARIES = {"xgboost": "XGBoost", "lightgbm": "LightGBM", "catboost": "CatBoost", "treelite": "treelite"}
+
+_OUR_OWN = "linear-treeshap"
 
 #: How a pickle begins, plain or in one of the compressions of joblib.
 _PICKLES = (
@@ -49,10 +52,12 @@ class Model:
         """Is there a fitted model of some library, rather than a file of trees?"""
         return not isinstance(self.content, Path)
 
-    def explainer(self, *, n_jobs: int | None = None) -> TreeExplainer:
+    def explainer(self, *, groups: Any = None, n_jobs: int | None = None) -> TreeExplainer:
         """The explainer of this model; an error names the file."""
         try:
-            return TreeExplainer(self.content, n_jobs=n_jobs)
+            if groups is None and self.library == _OUR_OWN:
+                return TreeExplainer.load(self.path, n_jobs=n_jobs)  # with the groups it was saved with
+            return TreeExplainer(self.content, groups=groups, n_jobs=n_jobs)
         except LinearTreeShapError as error:
             if str(self.path) in str(error):
                 raise
@@ -83,6 +88,31 @@ def add_arguments(parser: argparse.ArgumentParser, *, optional: bool = False) ->
     )
 
 
+def add_groups_argument(parser: argparse.ArgumentParser) -> None:
+    """Which columns are explained together."""
+    parser.add_argument(
+        "--groups",
+        metavar="GROUPS",
+        help="explain groups of columns instead of columns: 'onehot' for families such as city_Rome and "
+        "city_Oslo, or a JSON file with the columns of each group",
+    )
+
+
+def read_groups(text: str | None) -> Any:
+    """What TreeExplainer takes for the word or the file that was given."""
+    if text is None or text == "onehot":
+        return text
+    try:
+        groups = json.loads(Path(text).read_text(encoding="utf-8"))
+    except FileNotFoundError as error:
+        raise InputError(f"--groups must be 'onehot' or a JSON file; there is no file {text!r}.") from error
+    except ValueError as error:
+        raise FileFormatError(f"Cannot read {text!r} as JSON: {error}.") from error
+    if not isinstance(groups, dict):
+        raise FileFormatError(f'{text!r} must hold an object such as {{"city": ["city_Rome", "city_Oslo"]}}.')
+    return groups
+
+
 def read(path: Path, *, trust: Sequence[str] = (), allow_pickle: bool = False) -> Model:
     """Open a model file, whatever library wrote it."""
     library = library_of_file(path)
@@ -94,7 +124,7 @@ def read(path: Path, *, trust: Sequence[str] = (), allow_pickle: bool = False) -
         return _of_object(path, _read_skops(path, trust))
     if head.startswith(_PICKLES):
         return _of_object(path, _read_pickle(path, allow_pickle))
-    return Model(path, "linear-treeshap", path)
+    return Model(path, _OUR_OWN, path)
 
 
 def _of_object(path: Path, content: Any) -> Model:

@@ -70,7 +70,7 @@ class RowReader:
         self._transforms = _reads_raw_rows(explainer)
         self._columns = _columns_of(model, explainer, self.data, self.keys)
         self._labelled = {} if self._transforms else _labelled_columns(self._columns, self._row_format)
-        width = max(len(self._columns), explainer.ensemble.n_features * explainer.ensemble.n_outputs, 1)
+        width = max(len(self._columns), explainer.players.n_players * explainer.ensemble.n_outputs, 1)
         self.batch_rows = min(max(_NUMBERS_PER_BATCH // width, _MIN_ROWS), _MAX_ROWS)
 
     def __iter__(self) -> Iterator[Batch]:
