@@ -64,10 +64,10 @@ def add_to(subparsers: Any) -> argparse.ArgumentParser:
     parser.add_argument("--float32", action="store_true", help="write values as float32")
     parser.add_argument("--n-jobs", metavar="N", type=threads, help="threads (default: all CPUs)")
     parser.add_argument(
-        "--check",
-        action=argparse.BooleanOptionalAction,
-        default=True,
-        help="compare sums with predictions (default: yes)",
+        "--no-check",
+        dest="check",
+        action="store_false",
+        help="do not compare the sums of values with predictions",
     )
     parser.add_argument(
         "--progress",
