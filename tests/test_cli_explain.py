@@ -269,7 +269,10 @@ def test_a_label_that_the_model_does_not_know_is_as_in_pandas(tmp_path: Path) ->
 # -- models that are more than numbers --------------------------------------------------------------------
 
 
-def test_a_pipeline_is_explained_from_raw_columns(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+@pytest.mark.parametrize("source", ["parquet", "csv"])
+def test_a_pipeline_is_explained_from_raw_columns(
+    source: str, tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
     """From a pickle, which needs permission and gets a warning that says why."""
     pytest.importorskip("sklearn")
     from sklearn.compose import make_column_transformer
@@ -278,11 +281,12 @@ def test_a_pipeline_is_explained_from_raw_columns(tmp_path: Path, capsys: pytest
     from sklearn.preprocessing import OneHotEncoder
 
     frame = table()
+    frame.loc[frame["city"] == "NA", "city"] = np.nan  # as pandas reads it from CSV
     X = frame[[*FEATURES, "city"]]
     steps = make_column_transformer((OneHotEncoder(sparse_output=False), ["city"]), remainder="passthrough")
     model = make_pipeline(steps, RandomForestRegressor(5, max_depth=4, random_state=0)).fit(X, target(frame))
     (tmp_path / "model.pkl").write_bytes(pickle.dumps(model))
-    path = write(frame.assign(extra=1), tmp_path / "rows.parquet")
+    path = write(frame.assign(extra=1), tmp_path / f"rows.{source}")
     run("explain", tmp_path / "model.pkl", path, "-o", tmp_path / "values.csv", "--allow-pickle")
     assert "runs whatever code its writer put there" in capsys.readouterr().err
     expected = TreeExplainer(model)(X).to_frame()

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import pickle
 import shlex
 import signal
 import subprocess
@@ -187,6 +188,26 @@ def test_categories_without_known_labels_are_refused(
     frame = table().astype({"a": str}).astype({"a": "category"})
     said = fail(capsys, "explain", "model.json", write(frame, Path("rows.feather")), "-o", "out.csv")
     assert "column 'a'" in said
+
+
+def test_a_pipeline_s_own_complaint_is_about_the_rows(
+    folder: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    """Its steps are not ours, but the rows are the user's."""
+    pytest.importorskip("sklearn")
+    from sklearn.pipeline import make_pipeline
+    from sklearn.preprocessing import StandardScaler
+    from sklearn.tree import DecisionTreeRegressor
+
+    frame = table()
+    model = make_pipeline(StandardScaler(), DecisionTreeRegressor()).fit(frame[FEATURES], frame["a"])
+    Path("steps.pkl").write_bytes(pickle.dumps(model))
+    write(frame.assign(b="text"), Path("rows.csv"))
+    capsys.readouterr()
+    assert main(["importance", "steps.pkl", "rows.csv", "--allow-pickle"]) == 1
+    warning, error = capsys.readouterr().err.splitlines()
+    assert "warning: unpickling 'steps.pkl'" in warning
+    assert "'rows.csv', rows from 0 on: the model itself does not take these rows" in error
 
 
 def test_what_was_not_foreseen_is_one_line_too(

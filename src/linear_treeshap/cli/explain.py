@@ -12,7 +12,7 @@ from typing import Any
 import numpy as np
 
 from ..ensemble import TreeEnsemble
-from ..errors import InputError, LinearTreeShapError
+from ..errors import InputError
 from ..explanation import Explanation
 from ..progress import report
 from . import models, output, rows
@@ -94,7 +94,7 @@ def run(args: argparse.Namespace) -> None:
             try:
                 explanation = explainer(batch.rows, check_additivity=args.check)
                 write(_table(explanation if only is None else explanation[..., only], batch, args))
-            except LinearTreeShapError as error:
+            except Exception as error:
                 raise reader.named(error, batch.first_row) from error
             n_rows += len(explanation)
             if tell is not None:

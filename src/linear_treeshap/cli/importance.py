@@ -8,7 +8,6 @@ import sys
 from collections.abc import Iterator
 from typing import Any
 
-from ..errors import LinearTreeShapError
 from ..importance import GlobalImportance, global_importance
 from ..progress import report
 from . import models, rows
@@ -66,7 +65,7 @@ def run(args: argparse.Namespace) -> None:
 
         try:
             found = global_importance(explainer, batches())
-        except LinearTreeShapError as error:
+        except Exception as error:
             raise reader.named(error, first_row) from error
     ranked = _ranked(found, args.top)
     if args.json:

@@ -118,20 +118,23 @@ class RowReader:
         keys = _plain(table.select(list(self.keys)))
         return Batch(first_row, self._rows(table.select(self._columns)), keys, share)
 
-    def named(self, error: LinearTreeShapError, first_row: int) -> LinearTreeShapError:
+    def named(self, error: Exception, first_row: int) -> Exception:
         """The same error with the place in the file, of which errors about a batch know nothing."""
-        if str(self.data.path) in str(error):
-            return error
-        return type(error)(f"{str(self.data.path)!r}, rows from {first_row:,} on: {error}")
+        where = f"{str(self.data.path)!r}, rows from {first_row:,} on"
+        if isinstance(error, LinearTreeShapError):
+            return error if str(self.data.path) in str(error) else type(error)(f"{where}: {error}")
+        if self._transforms:  # with the user's own steps, which may say anything
+            return InputError(f"{where}: the model itself does not take these rows: {error}")
+        return error
 
     def _rows(self, table: Any) -> Any:
         """What the explainer takes: Arrow, or pandas where a library wants to see the rows too."""
         arrow = require_arrow()
         for position, name in enumerate(table.column_names):
             column = table.column(position)
+            if arrow.types.is_string(column.type) and not self.data.has_types:
+                column = _without_nulls(column, self._row_format, self._labelled.get(name))
             if name in self._labelled:
-                if arrow.types.is_string(column.type) and not self.data.has_types:
-                    column = _without_nulls(column, self._row_format, self._labelled[name])
                 if arrow.types.is_string(column.type) and self._is_object:
                     column = column.dictionary_encode()  # libraries know categories by this type
             elif arrow.types.is_dictionary(column.type) and not self._transforms:
@@ -140,7 +143,14 @@ class RowReader:
             elif arrow.types.is_null(column.type):
                 column = column.cast(arrow.float64())
             table = table.set_column(position, name, column)
-        return table.to_pandas() if self._is_object and find_spec("pandas") else table
+        if not self._is_object or find_spec("pandas") is None:
+            return table
+        frame = table.to_pandas()
+        if not self.data.has_types:
+            # A missing text is None to Arrow and older pandas, but NaN where pandas reads CSV itself.
+            for name in (name for name in frame.columns if frame[name].dtype.name == "object"):
+                frame[name] = frame[name].where(frame[name].notna(), np.nan)
+        return frame
 
 
 def _reads_raw_rows(explainer: TreeExplainer) -> bool:
@@ -157,26 +167,23 @@ def _columns_of(model: Model, explainer: TreeExplainer, data: DataFile, keys: Se
         raise InputError(f"{str(data.path)!r} has no column {absent[0]!r} to be a key. {_names(data)}")
     raw = _reads_raw_rows(explainer)
     names = getattr(model.content, "feature_names_in_", None) if raw else explainer.ensemble.feature_names
-    rest = [name for name in data.names if name not in keys]
-    if names is not None:
-        known = set(names)
-        # LightGBM writes underscores for the spaces in its names.
-        matched = [name for name in data.names if name in known or name.replace(" ", "_") in known]
-        if raw:
-            missing = [name for name in names if name not in matched]
-            if missing:
-                raise InputError(
-                    f"{str(data.path)!r} has no column {missing[0]!r}, which the model reads. {_names(data)}"
-                )
-            return matched
-        rest = matched or rest
-    if not raw:
-        try:
-            match_columns(rest, explainer.ensemble.row_format)
-        except InputError as error:
-            hint = " Columns named with --key are not features." if names is None else ""
-            raise InputError(f"{str(data.path)!r} does not fit the model: {error}{hint}") from error
-    return rest
+    known = set() if names is None else set(names)
+    # LightGBM writes underscores for the spaces in its names.
+    matched = [name for name in data.names if name in known or name.replace(" ", "_") in known]
+    chosen = matched or [name for name in data.names if name not in keys]
+    if raw:
+        missing = [name for name in ([] if names is None else names) if name not in chosen]
+        if missing:
+            raise InputError(
+                f"{str(data.path)!r} has no column {missing[0]!r}, which the model reads. {_names(data)}"
+            )
+        return chosen
+    try:
+        match_columns(chosen, explainer.ensemble.row_format)
+    except InputError as error:
+        hint = "" if matched else " Columns named with --key are not features."
+        raise InputError(f"{str(data.path)!r} does not fit the model: {error}{hint}") from error
+    return chosen
 
 
 def _names(data: DataFile) -> str:
@@ -195,14 +202,16 @@ def _labels_are_texts(row_format: RowFormat, feature: int) -> bool:
     return all(isinstance(label, str) for label in row_format.categories.get(feature, ()))
 
 
-def _without_nulls(column: Any, row_format: RowFormat, feature: int) -> Any:
+def _without_nulls(column: Any, row_format: RowFormat, feature: int | None) -> Any:
     """Text that stands for a missing value becomes one, unless it is a category that the model knows."""
     import pyarrow.compute
 
     arrow = require_arrow()
-    known = ~np.isnan(codes_of_labels(NULLS, row_format, feature))
-    nulls = arrow.array([text for text, is_known in zip(NULLS, known, strict=True) if not is_known])
-    is_null = pyarrow.compute.is_in(column, value_set=nulls)
+    nulls = NULLS
+    if feature is not None:
+        is_known = ~np.isnan(codes_of_labels(NULLS, row_format, feature))
+        nulls = [text for text, known in zip(NULLS, is_known, strict=True) if not known]
+    is_null = pyarrow.compute.is_in(column, value_set=arrow.array(nulls, arrow.string()))
     return pyarrow.compute.if_else(is_null, arrow.scalar(None, arrow.string()), column)
 
 
