@@ -69,7 +69,7 @@ def _draw_tree(axes: Axes) -> None:
 
 
 def _draw_values(axes: Axes) -> None:
-    """From what the tree expects of any day to what it predicts for this one; the page asserts the numbers."""
+    """From what the tree expects of any day to what it predicts for this one; see the page."""
     names, values = ["temperature", "cloudy", "wind"], np.array([-0.1225, 0.01, -0.0525])
     ends = 0.565 + np.cumsum(values)
     axes.barh(names, values, left=ends - values, color=np.where(values > 0, POSITIVE, NEGATIVE), height=0.5)
