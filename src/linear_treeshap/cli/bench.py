@@ -149,7 +149,7 @@ def _given_rows(model: models.Model, args: argparse.Namespace) -> Array:
     explainer = model.explainer()
     ensemble = explainer.ensemble
     reader = rows.RowReader(model, explainer, args.data, args.key)
-    sample, _ = reader.sample(args.rows)
+    sample, _, _ = reader.sample(args.rows)
     steps = preprocessing_of(model.content)
     ready = read_rows(sample.rows if steps is None else steps.transform(sample.rows), ensemble.row_format)
     return ready[0 : ready.n_rows]

@@ -14,6 +14,7 @@ from pathlib import Path
 from typing import Any
 
 import numpy as np
+import numpy.typing as npt
 
 from ..columns import codes_of_labels
 from ..errors import InputError, LinearTreeShapError
@@ -80,25 +81,26 @@ class RowReader:
             yield self._batch(table, first_row, share)
             first_row += table.num_rows
 
-    def sample(self, n_rows: int) -> tuple[Batch, int]:
-        """As many rows, drawn at random from the whole file, in its order; and how many the file has.
+    def sample(self, n_rows: int) -> tuple[Batch, npt.NDArray[np.int64], int]:
+        """As many rows, drawn at random from the whole file, in its order; their positions; its number of rows.
 
         Every row draws a number, and those of the smallest stay. The numbers are the same each time.
         """
         arrow, draw = require_arrow(), np.random.default_rng(0).random
-        drawn, kept = np.empty(0), []
+        drawn, positions, kept = np.empty(0), np.empty(0, dtype=np.int64), []
         n_read = 0
         for table, _ in self._tables():
             drawn = np.append(drawn, draw(table.num_rows))
+            positions = np.append(positions, n_read + np.arange(table.num_rows))
             kept.append(table)
             n_read += table.num_rows
             if len(drawn) > n_rows:
                 smallest = np.sort(np.argpartition(drawn, n_rows)[:n_rows])
-                drawn = drawn[smallest]
+                drawn, positions = drawn[smallest], positions[smallest]
                 # Of categories only the labels are the same in all batches.
                 kept = [arrow.concat_tables(kept).unify_dictionaries().take(smallest)]
         table = arrow.concat_tables(kept).unify_dictionaries().combine_chunks()
-        return self._batch(table, 0, 1.0), n_read
+        return self._batch(table, 0, 1.0), positions, n_read
 
     def _tables(self) -> Iterator[tuple[Any, float]]:
         """Arrow tables of keys and features, at least one, and the share of the file read so far."""
