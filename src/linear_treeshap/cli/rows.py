@@ -82,7 +82,7 @@ class RowReader:
             first_row += table.num_rows
 
     def sample(self, n_rows: int) -> tuple[Batch, npt.NDArray[np.int64], int]:
-        """As many rows, drawn at random from the whole file, in its order; their positions; its number of rows.
+        """As many rows, drawn at random from the whole file, in its order; where they were; how many it has.
 
         Every row draws a number, and those of the smallest stay. The numbers are the same each time.
         """
