@@ -8,10 +8,7 @@ import sys
 from collections.abc import Iterator
 from pathlib import Path
 
-import command_line_page
 import pytest
-
-import linear_treeshap
 
 ROOT = Path(__file__).parents[1]
 PAGES = [
@@ -67,26 +64,3 @@ def test_demo_prints_a_summary_and_writes_what_it_shows(tmp_path: Path) -> None:
         assert word in done.stdout
     assert len((tmp_path / "values.csv").read_text().splitlines()) == 1 + 442
     assert (tmp_path / "explanation.png").read_bytes().startswith(b"\x89PNG")
-
-
-def test_the_page_of_the_command_line_is_current() -> None:
-    """It is made from the commands' own help."""
-    written = command_line_page.PAGE.read_text(encoding="utf-8")
-    assert written == command_line_page.render(), "run: python tests/command_line_page.py"
-
-
-def test_every_page_is_on_the_site() -> None:
-    """In one of the lists of its front page; and nothing else is."""
-    listed = re.findall(
-        r"^([\w/-]+)$", (ROOT / "docs" / "index.md").read_text(encoding="utf-8"), re.MULTILINE
-    )
-    pages = {path.relative_to(ROOT / "docs").with_suffix("") for path in (ROOT / "docs").rglob("*.md")}
-    assert {*map(str, pages)} - {"index"} | {"api"} == set(listed)
-
-
-def test_every_public_name_is_in_the_reference() -> None:
-    """`__version__` aside, and modules by what they contain."""
-    page = (ROOT / "docs" / "api.rst").read_text(encoding="utf-8")
-    errors = re.findall(r'^    "(\w+)",$', (ROOT / "src/linear_treeshap/errors.py").read_text(), re.MULTILINE)
-    missing = [name for name in linear_treeshap.__all__ if f"linear_treeshap.{name}\n" not in page]
-    assert set(missing) - set(errors) == {"__version__"}
