@@ -239,13 +239,18 @@ def _with_categories(library: str, folder: Path) -> tuple[Path, Any]:
     return folder / "model.pkl", X
 
 
-@pytest.mark.parametrize("source", [*FORMATS, "dictionary.parquet"])
+@pytest.mark.parametrize("source", [*FORMATS, "dictionary.parquet", "polars.parquet"])
 @pytest.mark.parametrize("library", ["catboost", "lightgbm", "sklearn"])
 def test_text_is_a_category(library: str, source: str, tmp_path: Path) -> None:
     """Also the category "NA", which would be a missing value if the model did not know it, and "1"."""
     path, X = _with_categories(library, tmp_path)
     rows_ = X.astype({"city": "category"}) if "dictionary" in source else X.astype({"city": "object"})
-    file = write(rows_, tmp_path / f"rows.{source}")
+    file = tmp_path / f"rows.{source}"
+    if "polars" in source:  # which writes another type of text
+        columns = {name: rows_[name].tolist() for name in rows_.columns}
+        pytest.importorskip("polars").DataFrame(columns).write_parquet(file)
+    else:
+        write(rows_, file)
     run("explain", path, file, "-o", tmp_path / "values.csv", "--allow-pickle")
     model = pickle.loads(path.read_bytes()) if path.suffix == ".pkl" else path
     expected = TreeExplainer(model).shap_values(X)

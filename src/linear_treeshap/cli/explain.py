@@ -93,9 +93,9 @@ def run(args: argparse.Namespace) -> None:
         for batch in reader:
             try:
                 explanation = explainer(batch.rows, check_additivity=args.check)
-                write(_table(explanation if only is None else explanation[..., only], batch, args))
             except Exception as error:
                 raise reader.named(error, batch.first_row) from error
+            write(_table(explanation if only is None else explanation[..., only], batch, args))
             n_rows += len(explanation)
             if tell is not None:
                 tell(batch.share)

@@ -134,10 +134,11 @@ class RowReader:
         arrow = require_arrow()
         for position, name in enumerate(table.column_names):
             column = table.column(position)
-            if arrow.types.is_string(column.type) and not self.data.has_types:
+            is_text = arrow.types.is_string(column.type) or arrow.types.is_large_string(column.type)
+            if is_text and not self.data.has_types:
                 column = _without_nulls(column, self._row_format, self._labelled.get(name))
             if name in self._labelled:
-                if arrow.types.is_string(column.type) and self._is_object:
+                if is_text and self._is_object:
                     column = column.dictionary_encode()  # libraries know categories by this type
             elif arrow.types.is_dictionary(column.type) and not self._transforms:
                 # Without known labels their order would decide, and that differs from file to file.
