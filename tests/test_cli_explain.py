@@ -285,13 +285,13 @@ def test_a_pipeline_is_explained_from_raw_columns(
     from sklearn.pipeline import make_pipeline
     from sklearn.preprocessing import OneHotEncoder
 
-    frame = table()
-    frame.loc[frame["city"] == "NA", "city"] = np.nan  # as pandas reads it from CSV
-    X = frame[[*FEATURES, "city"]]
+    frame = table().assign(extra=1)
+    frame.loc[frame["city"] == "NA", "city"] = None
+    path = write(frame, tmp_path / f"rows.{source}")
+    X = getattr(pandas, f"read_{source}")(path)[[*FEATURES, "city"]]  # missing as pandas has it
     steps = make_column_transformer((OneHotEncoder(sparse_output=False), ["city"]), remainder="passthrough")
     model = make_pipeline(steps, RandomForestRegressor(5, max_depth=4, random_state=0)).fit(X, target(frame))
     (tmp_path / "model.pkl").write_bytes(pickle.dumps(model))
-    path = write(frame.assign(extra=1), tmp_path / f"rows.{source}")
     run("explain", tmp_path / "model.pkl", path, "-o", tmp_path / "values.csv", "--allow-pickle")
     assert "runs whatever code its writer put there" in capsys.readouterr().err
     expected = TreeExplainer(model)(X).to_frame()
