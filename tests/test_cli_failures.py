@@ -16,7 +16,7 @@ import numpy as np
 import pytest
 from cli_files import FEATURES, command, fail, run, table, write
 
-from linear_treeshap import __version__
+from linear_treeshap import TreeExplainer, __version__
 from linear_treeshap.cli import explain as explain_command
 from linear_treeshap.cli.main import main, make_parser
 
@@ -42,6 +42,9 @@ def folder(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
     write(table(), Path("rows.parquet"))
     write(table().drop(columns=["c", "d"]), Path("narrow.csv"))
     Path("rows.bin").write_bytes(b"\x00\x01\x02\x03 no table")
+    Path("empty").write_bytes(b"")
+    TreeExplainer("model.json").save("cut.lts")
+    Path("cut.lts").write_bytes(Path("cut.lts").read_bytes()[:-10])
     Path("broken.parquet").write_bytes(Path("rows.parquet").read_bytes()[:-100])
     Path("broken.json").write_bytes(Path("model.json").read_bytes()[:2000])
     Path("broken.skops").write_bytes(b"PK\x03\x04 no archive")
@@ -67,7 +70,9 @@ def _files() -> dict[str, bytes]:
     ("model", "words"),
     [
         ("missing.json", "There is no file 'missing.json'"),
-        ("rows.bin", "Cannot read 'rows.bin'"),
+        ("rows.bin", "'rows.bin' is no model file"),
+        ("empty", "'empty' is no model file"),
+        ("cut.lts", "Cannot read 'cut.lts'"),
         ("broken.json", "'broken.json'"),
         ("broken.skops", "Cannot read 'broken.skops' as a skops file"),
         ("model.pkl", "add --allow-pickle"),

@@ -124,6 +124,12 @@ def read(path: Path, *, trust: Sequence[str] = (), allow_pickle: bool = False) -
         return _of_object(path, _read_skops(path, trust))
     if head.startswith(_PICKLES):
         return _of_object(path, _read_pickle(path, allow_pickle))
+    # Our own begin with the length of a header.
+    if len(head) < 8 or int.from_bytes(head, "little") > path.stat().st_size:
+        raise FileFormatError(
+            f"{str(path)!r} is no model file: it is neither XGBoost's, LightGBM's, CatBoost's, treelite's, a skops "
+            f"file, a pickle, nor one that linear_treeshap.save wrote."
+        )
     return Model(path, _OUR_OWN, path)
 
 
