@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import pickle
 import shlex
+import shutil
 import signal
 import subprocess
 import sys
@@ -33,24 +34,35 @@ COMMANDS = {
 WITH_DATA = [name for name in COMMANDS if name != "info"]
 
 
+@pytest.fixture(scope="module")
+def made(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """A folder with a model, rows, and files that are neither."""
+    folder = tmp_path_factory.mktemp("made")
+    model, rows = cli_files.boosted(folder / "model.json", n_estimators=3), folder / "rows.parquet"
+    write(table(), rows)
+    write(table(), folder / "rows.csv")
+    write(table().drop(columns=["c", "d"]), folder / "narrow.csv")
+    TreeExplainer(model).save(folder / "cut.lts")
+    for name, content in {
+        "rows.bin": b"\x00\x01\x02\x03 no table",
+        "empty": b"",
+        "cut.lts": (folder / "cut.lts").read_bytes()[:-10],
+        "broken.parquet": rows.read_bytes()[:-100],
+        "broken.json": model.read_bytes()[:2000],
+        "broken.skops": b"PK\x03\x04 no archive",
+        "list.json": b"[1, 2]",
+        "strangers.json": b'{"group": ["nobody"]}',
+        "model.pkl": b"\x80\x04K\x01.",
+    }.items():
+        (folder / name).write_bytes(content)
+    return folder
+
+
 @pytest.fixture
-def folder(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
-    """A folder to be in, with a model, rows, and files that are neither."""
+def folder(made: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
+    """A copy of that folder, to be in."""
+    shutil.copytree(made, tmp_path, dirs_exist_ok=True)
     monkeypatch.chdir(tmp_path)
-    cli_files.boosted(Path("model.json"), n_estimators=3)
-    write(table(), Path("rows.csv"))
-    write(table(), Path("rows.parquet"))
-    write(table().drop(columns=["c", "d"]), Path("narrow.csv"))
-    Path("rows.bin").write_bytes(b"\x00\x01\x02\x03 no table")
-    Path("empty").write_bytes(b"")
-    TreeExplainer("model.json").save("cut.lts")
-    Path("cut.lts").write_bytes(Path("cut.lts").read_bytes()[:-10])
-    Path("broken.parquet").write_bytes(Path("rows.parquet").read_bytes()[:-100])
-    Path("broken.json").write_bytes(Path("model.json").read_bytes()[:2000])
-    Path("broken.skops").write_bytes(b"PK\x03\x04 no archive")
-    Path("list.json").write_text("[1, 2]")
-    Path("strangers.json").write_text('{"group": ["nobody"]}')
-    Path("model.pkl").write_bytes(b"\x80\x04K\x01.")
     return tmp_path
 
 
