@@ -127,8 +127,8 @@ def read(path: Path, *, trust: Sequence[str] = (), allow_pickle: bool = False) -
     # Our own begin with the length of a header.
     if len(head) < 8 or int.from_bytes(head, "little") > path.stat().st_size:
         raise FileFormatError(
-            f"{str(path)!r} is no model file: it is neither XGBoost's, LightGBM's, CatBoost's nor treelite's, "
-            f"neither a skops file nor a pickle, nor one that linear_treeshap.save wrote."
+            f"{str(path)!r} is no model file: it is neither XGBoost's, LightGBM's, CatBoost's nor "
+            f"treelite's, neither a skops file nor a pickle, nor one that linear_treeshap.save wrote."
         )
     return Model(path, _OUR_OWN, path)
 
