@@ -103,6 +103,7 @@ def test_whole_numbers_may_be_followed_by_others(
 ) -> None:
     """What the first piece of a CSV file looks like does not decide what may come after it."""
     monkeypatch.setattr(data, "_CSV_BLOCK", 1024)
+    monkeypatch.setattr(data, "_CSV_LINES", 1)
     frame = table()
     frame.loc[: N_ROWS // 2, "a"] = 1
     lines = frame.to_csv(index=False).replace(",1.0,", ",1,")
@@ -110,6 +111,23 @@ def test_whole_numbers_may_be_followed_by_others(
     run("explain", model, tmp_path / "rows.csv", "-o", tmp_path / "values.csv")
     expected = TreeExplainer(model).shap_values(frame[FEATURES])
     np.testing.assert_array_equal(read(tmp_path / "values.csv").to_numpy(), expected)
+
+
+@pytest.mark.parametrize("source", FORMATS)
+def test_batches_are_as_large_as_asked(source: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Whatever the pieces that a file is written or parsed in; and shares of the file rise to one."""
+    monkeypatch.setattr(data, "_CSV_BLOCK", 1024)
+    monkeypatch.setattr(data, "_CSV_LINES", 1)
+    frame = table().astype({"city": "category"})
+    opened = data.open_data(write(frame, tmp_path / f"rows.{source}"))
+    read_ = [*opened.batches(["id", "city", "a"], 70, texts=["id"], numbers=["a"])]
+    assert [batch.num_rows for batch, _ in read_] == [70, 70, 70, 70, 20]
+    shares = [share for _, share in read_]
+    assert shares == sorted(shares)
+    assert shares[-1] == 1
+    for name in ("id", "city", "a"):
+        found = [cell for batch, _ in read_ for cell in batch.column(name).to_pylist()]
+        assert found == frame[name].tolist()
 
 
 @pytest.mark.parametrize("source", FORMATS)

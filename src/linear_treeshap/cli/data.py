@@ -20,8 +20,11 @@ __all__ = ["NULLS", "DataFile", "open_data", "require_arrow"]
 NULLS = ["", "#N/A", "#N/A N/A", "#NA", "-1.#IND", "-1.#QNAN", "-NaN", "-nan", "1.#IND", "1.#QNAN", "<NA>"]
 NULLS += ["N/A", "NA", "NULL", "NaN", "None", "n/a", "nan", "null"]
 
-#: CSV is parsed in pieces of this many bytes; a line must fit into one.
-_CSV_BLOCK = 1 << 22
+#: CSV is parsed in pieces of this many bytes, or of this many lines as long as the first if that is more: a
+#: line must fit into a piece. Arrow reads some thirty pieces ahead.
+_CSV_BLOCK, _CSV_LINES = 1 << 20, 64
+#: A first line that is longer than this is no header.
+_MAX_LINE = 1 << 24
 #: The end of a file's name → what compressed it, as Arrow and Python's standard library call it.
 _COMPRESSIONS = {".gz": "gzip", ".bz2": "bz2"}
 #: Parquet is read in pieces of this size, not in whole row groups, which can be as large as the file.
@@ -52,25 +55,34 @@ class DataFile(ABC):
         """
         arrow = require_arrow()
         parts = self._parts(columns, n_rows, texts, numbers)
-        share = 0.0
+        pending, share = None, 0.0  # parts that do not make a batch yet
         while True:
             before = share
             try:
                 batch, share = next(parts)
             except StopIteration:
-                return
+                break
             except (arrow.ArrowException, OSError) as error:
                 raise FileFormatError(f"Cannot read {str(self.path)!r}: {error}") from error
-            for start in range(0, batch.num_rows, n_rows):
-                table = arrow.Table.from_batches([batch.slice(start, n_rows)]).select(list(columns))
-                done = (start + table.num_rows) / batch.num_rows
-                yield table, before + (share - before) * done
+            part = arrow.Table.from_batches([batch]).select(list(columns))
+            pending = part if pending is None else arrow.concat_tables([pending, part])
+            while pending.num_rows >= n_rows:
+                table, pending = pending.slice(0, n_rows), pending.slice(n_rows)
+                left = min(pending.num_rows / part.num_rows, 1.0)
+                yield _joined(table), share - (share - before) * left
+        if pending is not None and pending.num_rows:
+            yield _joined(pending), 1.0
 
     @abstractmethod
     def _parts(
         self, columns: Sequence[str], n_rows: int, texts: Collection[str], numbers: Collection[str]
     ) -> Iterator[tuple[Any, float]]:
         """Record batches with these columns at least, and the share of the file read when each is done."""
+
+
+def _joined(table: Any) -> Any:
+    """A table of one piece, in which a category has one code."""
+    return table.unify_dictionaries().combine_chunks()
 
 
 def open_data(path: Path) -> DataFile:
@@ -152,7 +164,10 @@ class _Csv(DataFile):
     def __init__(self, path: Path) -> None:
         super().__init__(path)
         self._size = path.stat().st_size
-        self._delimiter = _delimiter(path)
+        line = _first_line(path)
+        # Of comma, semicolon, tab and bar, the one that is most frequent in the first line.
+        self._delimiter = max(",;\t|", key=line.decode("utf-8", errors="replace").count)
+        self._block = max(_CSV_BLOCK, _CSV_LINES * len(line))
         with path.open("rb") as file, self._reader(file) as reader:
             self.schema = reader.schema
 
@@ -178,7 +193,7 @@ class _Csv(DataFile):
         arrow, csv = require_arrow(), import_module("pyarrow.csv")
         return csv.open_csv(
             arrow.input_stream(file, compression=_COMPRESSIONS.get(self.path.suffix.lower())),
-            read_options=csv.ReadOptions(block_size=_CSV_BLOCK),
+            read_options=csv.ReadOptions(block_size=self._block),
             parse_options=csv.ParseOptions(delimiter=self._delimiter),
             convert_options=csv.ConvertOptions(
                 column_types=types,
@@ -189,9 +204,8 @@ class _Csv(DataFile):
         )
 
 
-def _delimiter(path: Path) -> str:
-    """Of comma, semicolon, tab and bar, the one that is most frequent in the first line."""
+def _first_line(path: Path) -> bytes:
     module = _COMPRESSIONS.get(path.suffix.lower())
     with import_module(module).open(path) if module else path.open("rb") as file:
-        line = file.readline(_CSV_BLOCK).decode("utf-8", errors="replace")
-    return max(",;\t|", key=line.count)
+        line: bytes = file.readline(_MAX_LINE)
+    return line
