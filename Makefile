@@ -10,7 +10,7 @@ PIP := $(RUN) -m pip --quiet --disable-pip-version-check
 SOURCES := pyproject.toml CMakeLists.txt $(shell find src core -type f -not -name '*.pyc')
 SANITIZED := build/sanitized/$(VERSION)
 
-.PHONY: help demo test test-sanitized lint format bench bench-paper clean
+.PHONY: help demo test test-sanitized docs lint format bench bench-paper clean
 
 help:  ## List these commands
 	@grep -hE '^[a-z-]+:.*##' $(MAKEFILE_LIST) | sed 's/:.*## /\t/' | expand -t 18
@@ -41,6 +41,10 @@ bench-paper: $(VENV)/.package $(VENV)/.bench  ## Repeat the paper's experiment a
 	$(RUN) -m benchmarks.tables
 	$(RUN) -m benchmarks.figures
 
+docs: $(VENV)/.package $(VENV)/.docs  ## Build the documentation site, warnings being errors
+	$(RUN) -m sphinx -W --keep-going -n -q -b html docs site
+	@echo "The site is in site/index.html"
+
 lint: $(VENV)/.test $(VENV)/.lint  ## Check style, types and spelling
 	$(RUN) -m ruff check .
 	$(RUN) -m ruff format --check .
@@ -54,13 +58,13 @@ format: $(VENV)/.lint  ## Put the sources into shape
 	$(VENV)/bin/clang-format -i core/*.hpp core/*.cpp
 
 clean:  ## Remove everything that was made here
-	rm -rf .venv build dist .mypy_cache .ruff_cache .pytest_cache .hypothesis
+	rm -rf .venv build dist site .mypy_cache .ruff_cache .pytest_cache .hypothesis
 
 $(VENV)/bin/python:
 	$(PYTHON) -m venv $(VENV)
 	$(PIP) install --upgrade 'pip>=25.1'
 
-$(VENV)/.build $(VENV)/.demo $(VENV)/.test $(VENV)/.lint $(VENV)/.bench: $(VENV)/.%: $(VENV)/bin/python pyproject.toml
+$(VENV)/.build $(VENV)/.demo $(VENV)/.test $(VENV)/.lint $(VENV)/.bench $(VENV)/.docs: $(VENV)/.%: $(VENV)/bin/python pyproject.toml
 	$(PIP) install --group $*
 	@touch $@
 
