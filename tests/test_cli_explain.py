@@ -16,7 +16,7 @@ import pytest
 from cli_files import FEATURES, N_ROWS, read, run, table, target, write
 
 from linear_treeshap import TreeExplainer, save
-from linear_treeshap.cli import data, rows
+from linear_treeshap.cli import data, models, rows
 
 pytest.importorskip("pyarrow")
 pandas = pytest.importorskip("pandas")
@@ -361,6 +361,38 @@ def test_importance_is_the_mean_over_all_rows(
     lines = capsys.readouterr().out.splitlines()
     assert len(lines) == 1 + 3
     assert f"{found['importance'][0]['mean_abs']:.6g}" in lines[1]
+
+
+def test_a_report_is_of_rows_drawn_from_the_whole_file(
+    model: Path, tmp_path: Path, capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """The page and the command say how many of how many, and rows go by their keys."""
+    pytest.importorskip("bokeh")
+    monkeypatch.setattr(rows, "_MIN_ROWS", 1)
+    monkeypatch.setattr(rows, "_MAX_ROWS", 64)
+    path = write(table(), tmp_path / "rows.csv")
+    run("report", model, path, "-o", tmp_path / "page.html", "--key", "id", "--rows", "30")
+    assert "30 of 300 rows, drawn at random" in capsys.readouterr().err
+    page = (tmp_path / "page.html").read_text(encoding="utf-8")
+    assert "model.json: 30 of 300 rows, drawn at random, of rows.csv" in page
+    shown = {number for number in range(N_ROWS) if f'"{number:06d}"' in page}
+    assert len(shown) == 30
+    assert min(shown) < 64
+    assert max(shown) >= 256
+
+
+def test_drawn_rows_are_those_of_the_file(model: Path, tmp_path: Path) -> None:
+    """Each with its own key and place, and every row of a small file."""
+    frame = table()
+    path = write(frame, tmp_path / "rows.feather")
+    opened = models.read(model)
+    reader = rows.RowReader(opened, opened.explainer(), path, ["id"])
+    for n_rows in (30, 1000):
+        sample, positions, n_all = reader.sample(n_rows)
+        assert (n_all, len(positions)) == (N_ROWS, min(n_rows, N_ROWS))
+        assert sample.keys.column("id").to_pylist() == frame["id"].iloc[positions].tolist()
+        for name in FEATURES:
+            assert sample.rows.column(name).to_pylist() == frame[name].iloc[positions].tolist()
 
 
 def test_info_says_what_is_in_the_file(model: Path, capsys: pytest.CaptureFixture[str]) -> None:

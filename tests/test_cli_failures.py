@@ -28,6 +28,7 @@ pandas = pytest.importorskip("pandas")
 COMMANDS = {
     "explain": ["-o", "out.csv"],
     "importance": [],
+    "report": ["-o", "page.html"],
     "bench": ["--rows", "20"],
     "info": [],
 }
@@ -155,6 +156,13 @@ def test_a_file_that_is_read_is_never_replaced(folder: Path, capsys: pytest.Capt
     assert _files() == before
 
 
+def test_an_existing_page_is_kept(folder: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    """As any other output."""
+    Path("page.html").write_text("precious")
+    assert "--force replaces it" in fail(capsys, "report", "model.json", "rows.csv", "-o", "page.html")
+    assert Path("page.html").read_text() == "precious"
+
+
 def test_a_folder_that_is_not_there_is_named(folder: Path, capsys: pytest.CaptureFixture[str]) -> None:
     """Before anything is explained."""
     assert "there is no folder" in fail(capsys, "explain", "model.json", "rows.csv", "-o", "no/where.csv")
@@ -259,15 +267,17 @@ def _process(*arguments: str, **options: Any) -> subprocess.CompletedProcess[str
     return subprocess.run([*command(), *arguments], capture_output=True, text=True, check=False, **options)
 
 
-@pytest.mark.parametrize("kind", ["csv", "parquet", "feather"])
+@pytest.mark.parametrize("kind", ["csv", "parquet", "feather", "html"])
 def test_a_full_disk_leaves_nothing(kind: str, folder: Path) -> None:
     """The limit on a file's size stands in for it: the system refuses to write on, in the same way."""
     resource = pytest.importorskip("resource")
+    if kind == "html":
+        pytest.importorskip("bokeh")
     frame = pandas.DataFrame(np.random.default_rng(0).normal(size=(5000, 4)), columns=FEATURES)
     write(frame, Path("many.feather"))
     before = _files()
     done = _process(
-        *["explain", "model.json", "many.feather", "-o", f"out.{kind}"],
+        *["report" if kind == "html" else "explain", "model.json", "many.feather", "-o", f"out.{kind}"],
         preexec_fn=lambda: resource.setrlimit(resource.RLIMIT_FSIZE, (50_000, 50_000)),
     )
     assert done.returncode == 1

@@ -17,7 +17,7 @@ from typing import Any, NoReturn
 
 from .. import __version__
 from ..errors import LinearTreeShapError
-from . import bench, explain, importance, info
+from . import bench, explain, importance, info, report
 
 __all__ = ["main", "make_parser"]
 
@@ -27,6 +27,7 @@ _EXAMPLES = """\
 examples:
   linear-treeshap explain model.json rows.parquet -o values.parquet --key id
   linear-treeshap importance model.txt rows.csv
+  linear-treeshap report model.cbm rows.csv -o report.html
   linear-treeshap info model.ubj --json
 
 Every command has examples of its own: linear-treeshap explain --help
@@ -84,7 +85,7 @@ def make_parser() -> argparse.ArgumentParser:
     )
     parser.add_argument("--version", action="version", version=f"%(prog)s {__version__}")
     subparsers = parser.add_subparsers(title="commands", metavar="COMMAND", required=True)
-    for command in (explain, importance, info, bench):
+    for command in (explain, importance, report, info, bench):
         added: argparse.ArgumentParser = command.add_to(subparsers)
         added.formatter_class = argparse.RawDescriptionHelpFormatter
         added.allow_abbrev = False

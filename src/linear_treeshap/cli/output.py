@@ -12,7 +12,7 @@ from typing import Any
 from ..atomic import replacing
 from .data import require_arrow
 
-__all__ = ["add_arguments", "check_free", "writing"]
+__all__ = ["add_arguments", "check_free", "naming", "writing"]
 
 _FORMATS = {
     ".parquet": "parquet",
@@ -55,7 +55,7 @@ def writing(out: Path) -> Iterator[Callable[[Any], None]]:
     """
     writer: Any = None
     schema: Any = None
-    with _named(out), replacing(out) as file:
+    with naming(out), replacing(out) as file:
 
         def write(table: Any) -> None:
             nonlocal writer, schema
@@ -90,7 +90,7 @@ def _open(kind: str, file: Any, schema: Any) -> Any:
 
 
 @contextmanager
-def _named(out: Path) -> Iterator[None]:
+def naming(out: Path) -> Iterator[None]:
     """Failures to write name the file that was asked for, not the unfinished one beside it."""
     try:
         yield
