@@ -241,7 +241,9 @@ def _with_categories(library: str, folder: Path) -> tuple[Path, Any]:
     y = target(frame)
     if library == "catboost":
         catboost = pytest.importorskip("catboost")
-        model = catboost.CatBoostRegressor(n_estimators=5, depth=3, one_hot_max_size=9, thread_count=1)
+        model = catboost.CatBoostRegressor(
+            n_estimators=5, depth=3, one_hot_max_size=9, thread_count=1, allow_writing_files=False
+        )
         X = frame[[*FEATURES, "city"]]
         model.fit(X, y, cat_features=["city"], verbose=False).save_model(str(folder / "model.cbm"))
         return folder / "model.cbm", X
