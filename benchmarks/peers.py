@@ -266,7 +266,8 @@ class Shapiq(Peer):
 
 
 class ShapiqPairs(Peer):
-    """shapiq's own explainer of order 2, which is called row by row."""
+    """shapiq's own explainer of order 2, which is called row by row. Its Shapley interaction index is much
+    quicker than its k-SII, so what is on the diagonal is computed here."""
 
     package, module = "shapiq", "shapiq"
     tolerance = 1e-6  # it reads XGBoost's models in float32
@@ -275,16 +276,26 @@ class ShapiqPairs(Peer):
     def __init__(self, model: Any, ensemble: TreeEnsemble) -> None:
         from shapiq import TreeExplainer
 
-        self.explainer = TreeExplainer(model, max_order=2, min_order=1, index="k-SII")
+        self.explainer = TreeExplainer(model, max_order=2, min_order=1, index="SII")
+        self.sets: list[tuple[int, ...]] = []
+        self.first = self.last = np.zeros(0, dtype=np.intp)
 
     def __call__(self, rows: Rows) -> Values:
         matrices = np.zeros((*rows.shape, rows.shape[1]))
         for matrix, row in zip(matrices, rows, strict=True):
             found = self.explainer.explain(row)
-            for members, place in found.interaction_lookup.items():
-                if members:
-                    i, j = members[0], members[-1]
-                    matrix[i, j] = matrix[j, i] = found.values[place] / len(members)
+            sets = list(found.interaction_lookup)
+            if sets != self.sets:
+                self.sets = sets
+                self.first = np.array([members[0] if members else -1 for members in sets])
+                self.last = np.array([members[-1] if members else -1 for members in sets])
+            values = np.asarray(found.values)[list(found.interaction_lookup.values())]
+            single, pair = self.first == self.last, self.first < self.last
+            single &= self.first >= 0
+            i, j = self.first[pair], self.last[pair]
+            matrix[i, j] = matrix[j, i] = values[pair] / 2
+            alone = self.first[single]
+            matrix[alone, alone] = values[single] - matrix[alone].sum(axis=1)
         return matrices.reshape(len(rows), -1)
 
 
