@@ -9,6 +9,8 @@ RUN := $(VENV)/bin/python
 PIP := $(RUN) -m pip --quiet --disable-pip-version-check
 SOURCES := pyproject.toml CMakeLists.txt $(shell find src core -type f -not -name '*.pyc')
 SANITIZED := build/sanitized/$(VERSION)
+# A test module runs on one core, because its tests share the models they train.
+ON_ALL_CORES := --numprocesses=auto --dist=loadfile
 
 .PHONY: help demo test test-sanitized docs lint format bench bench-paper clean
 
@@ -19,14 +21,14 @@ demo: $(VENV)/.package $(VENV)/.demo  ## Train a model, explain every row, look 
 	$(RUN) examples/demo.py
 
 test: $(VENV)/.package $(VENV)/.test  ## Run the whole test suite
-	$(RUN) -m pytest
+	$(RUN) -m pytest $(ON_ALL_CORES)
 
 # The native paths again, with every memory access and every undefined behaviour checked (which is slow:
 # nobody can be interrupted within a second there).
 test-sanitized: $(SANITIZED)/.package $(VENV)/.test  ## Run the native paths under sanitizers
 	LD_PRELOAD="$$($${CXX:-c++} -print-file-name=libasan.so) $$($${CXX:-c++} -print-file-name=libstdc++.so.6)" \
 	  ASAN_OPTIONS=detect_leaks=0 PYTHONPATH=$(SANITIZED) \
-	  $(RUN) -m pytest -q -p no:cacheprovider -k "not ctrl_c" tests/test_kernel.py tests/test_engine.py tests/test_interactions.py \
+	  $(RUN) -m pytest -q -p no:cacheprovider $(ON_ALL_CORES) -k "not ctrl_c" tests/test_kernel.py tests/test_engine.py tests/test_interactions.py \
 	  tests/test_background.py \
 	    tests/test_records.py
 
