@@ -278,7 +278,7 @@ def test_a_full_disk_leaves_nothing(kind: str, folder: Path) -> None:
     before = _files()
     done = _process(
         *["report" if kind == "html" else "explain", "model.json", "many.feather", "-o", f"out.{kind}"],
-        preexec_fn=lambda: resource.setrlimit(resource.RLIMIT_FSIZE, (50_000, 50_000)),
+        preexec_fn=lambda: resource.setrlimit(resource.RLIMIT_FSIZE, (5_000, 5_000)),
     )
     assert done.returncode == 1
     assert done.stderr.startswith(f"linear-treeshap: error: Cannot write 'out.{kind}'")
