@@ -103,8 +103,8 @@ class TreeExplainer:
     -----
     Pickles, copies and saved files hold the trees, not the model they came from: they need neither its
     library nor its size. Their additivity check asks the trees instead of the model. Pickles and copies
-    keep the transformers of a pipeline; a saved file does not, and wants rows that are already transformed,
-    which it explains in the same players.
+    keep the transformers of a pipeline and the background; a saved file does not: it wants rows that are
+    already transformed, which it explains in the same players, and `load` takes background rows.
     """
 
     def __init__(
