@@ -29,8 +29,7 @@ from linear_treeshap import (
     storage,
 )
 from linear_treeshap.engine import Engine
-from linear_treeshap.ensemble import TreeEnsemble
-from linear_treeshap.explainer import first_trees
+from linear_treeshap.ensemble import TreeEnsemble, first_trees
 from linear_treeshap.players import Players, group_columns
 
 Float64 = npt.NDArray[np.float64]
