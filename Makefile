@@ -9,8 +9,10 @@ RUN := $(VENV)/bin/python
 PIP := $(RUN) -m pip --quiet --disable-pip-version-check
 SOURCES := pyproject.toml CMakeLists.txt $(shell find src core -type f -not -name '*.pyc')
 SANITIZED := build/sanitized/$(VERSION)
+# A test module runs on one core, because its tests share the models they train.
+ON_ALL_CORES := --numprocesses=auto --dist=loadfile
 
-.PHONY: help demo test test-sanitized lint format bench bench-paper clean
+.PHONY: help demo test test-sanitized docs lint format bench bench-paper clean
 
 help:  ## List these commands
 	@grep -hE '^[a-z-]+:.*##' $(MAKEFILE_LIST) | sed 's/:.*## /\t/' | expand -t 18
@@ -19,14 +21,14 @@ demo: $(VENV)/.package $(VENV)/.demo  ## Train a model, explain every row, look 
 	$(RUN) examples/demo.py
 
 test: $(VENV)/.package $(VENV)/.test  ## Run the whole test suite
-	$(RUN) -m pytest
+	$(RUN) -m pytest $(ON_ALL_CORES)
 
 # The native paths again, with every memory access and every undefined behaviour checked (which is slow:
 # nobody can be interrupted within a second there).
 test-sanitized: $(SANITIZED)/.package $(VENV)/.test  ## Run the native paths under sanitizers
 	LD_PRELOAD="$$($${CXX:-c++} -print-file-name=libasan.so) $$($${CXX:-c++} -print-file-name=libstdc++.so.6)" \
 	  ASAN_OPTIONS=detect_leaks=0 PYTHONPATH=$(SANITIZED) \
-	  $(RUN) -m pytest -q -p no:cacheprovider -k "not ctrl_c" tests/test_kernel.py tests/test_engine.py tests/test_interactions.py \
+	  $(RUN) -m pytest -q -p no:cacheprovider $(ON_ALL_CORES) -k "not ctrl_c" tests/test_kernel.py tests/test_engine.py tests/test_interactions.py \
 	  tests/test_background.py \
 	    tests/test_records.py
 
@@ -41,6 +43,10 @@ bench-paper: $(VENV)/.package $(VENV)/.bench  ## Repeat the paper's experiment a
 	$(RUN) -m benchmarks.tables
 	$(RUN) -m benchmarks.figures
 
+docs: $(VENV)/.package $(VENV)/.docs  ## Build the documentation site, warnings being errors
+	$(RUN) -m sphinx -W --keep-going -n -q -b html docs site
+	@echo "The site is in site/index.html"
+
 lint: $(VENV)/.test $(VENV)/.lint  ## Check style, types and spelling
 	$(RUN) -m ruff check .
 	$(RUN) -m ruff format --check .
@@ -54,13 +60,13 @@ format: $(VENV)/.lint  ## Put the sources into shape
 	$(VENV)/bin/clang-format -i core/*.hpp core/*.cpp
 
 clean:  ## Remove everything that was made here
-	rm -rf .venv build dist .mypy_cache .ruff_cache .pytest_cache .hypothesis
+	rm -rf .venv build dist site .mypy_cache .ruff_cache .pytest_cache .hypothesis
 
 $(VENV)/bin/python:
 	$(PYTHON) -m venv $(VENV)
 	$(PIP) install --upgrade 'pip>=25.1'
 
-$(VENV)/.build $(VENV)/.demo $(VENV)/.test $(VENV)/.lint $(VENV)/.bench: $(VENV)/.%: $(VENV)/bin/python pyproject.toml
+$(VENV)/.build $(VENV)/.demo $(VENV)/.test $(VENV)/.lint $(VENV)/.bench $(VENV)/.docs: $(VENV)/.%: $(VENV)/bin/python pyproject.toml
 	$(PIP) install --group $*
 	@touch $@
 

@@ -179,6 +179,12 @@ _ALL = (
         adult_in_groups,
         ("ours-groups",),
     ),
+    Case(
+        "pairs-100x6",
+        "interaction values, 100 trees of depth 6",
+        partial(xgboost, 100, 6, 1_000),
+        ("ours-pairs", "ours-sparse-pairs", "xgboost-pairs", "shap-pairs", "shapiq-pairs"),
+    ),
     Case("big-forest", "extra trees, 200 trees of 20,000 leaves", big_forest, ("shap", "shapiq")),
     *(
         Case(

@@ -36,6 +36,8 @@ class Peer:
     all_rows: ClassVar[bool] = False
     #: Values are given to columns, so that they can be compared with ours one by one.
     is_in_columns: ClassVar[bool] = True
+    #: Ours that gives the same answers, and takes turns with it; None for plain values.
+    beside: ClassVar[type[Ours] | None] = None
 
     def __init__(self, model: Any, ensemble: TreeEnsemble, background: Rows | None = None) -> None:
         raise NotImplementedError
@@ -73,6 +75,22 @@ class OursInGroups(Ours):
 
     is_in_columns = False
     groups = "onehot"
+
+
+class OursPairs(Ours):
+    """Interaction values of all pairs, as matrices; beside plain values, and checked by their sums."""
+
+    is_in_columns = False
+
+    def __call__(self, rows: Rows) -> Values:
+        return self.explainer.shap_interaction_values(rows).reshape(len(rows), -1)
+
+
+class OursSparsePairs(OursPairs):
+    """The same, only of pairs that meet in a tree."""
+
+    def __call__(self, rows: Rows) -> Values:
+        return self.explainer.interactions(rows).values
 
 
 class OursWithTwoThreads(Ours):
@@ -124,6 +142,13 @@ class Shap(Peer):
         return np.asarray(self.explainer.shap_values(rows, check_additivity=False))
 
 
+class ShapPairs(Shap):
+    beside = OursPairs
+
+    def __call__(self, rows: Rows) -> Values:
+        return np.asarray(self.explainer.shap_interaction_values(rows)).reshape(len(rows), -1)
+
+
 class FastTreeShap(Peer):
     package, module = "fasttreeshap", "fasttreeshap"
     algorithm: ClassVar[str] = "v1"
@@ -161,6 +186,16 @@ class XGBoost(Peer):
 
         values = self.booster.predict(xgboost.DMatrix(rows, nthread=1), pred_contribs=True)
         return np.asarray(values)[:, :-1]
+
+
+class XGBoostPairs(XGBoost):
+    beside = OursPairs
+
+    def __call__(self, rows: Rows) -> Values:
+        import xgboost
+
+        matrices = self.booster.predict(xgboost.DMatrix(rows, nthread=1), pred_interactions=True)
+        return np.asarray(matrices)[:, :-1, :-1].reshape(len(rows), -1)
 
 
 class LightGBM(Peer):
@@ -230,6 +265,40 @@ class Shapiq(Peer):
         return values
 
 
+class ShapiqPairs(Peer):
+    """shapiq's own explainer of order 2, which is called row by row. Its Shapley interaction index is much
+    quicker than its k-SII, so what is on the diagonal is computed here."""
+
+    package, module = "shapiq", "shapiq"
+    tolerance = 1e-6  # it reads XGBoost's models in float32
+    beside = OursPairs
+
+    def __init__(self, model: Any, ensemble: TreeEnsemble) -> None:
+        from shapiq import TreeExplainer
+
+        self.explainer = TreeExplainer(model, max_order=2, min_order=1, index="SII")
+        self.sets: list[tuple[int, ...]] = []
+        self.first = self.last = np.zeros(0, dtype=np.intp)
+
+    def __call__(self, rows: Rows) -> Values:
+        matrices = np.zeros((*rows.shape, rows.shape[1]))
+        for matrix, row in zip(matrices, rows, strict=True):
+            found = self.explainer.explain(row)
+            sets = list(found.interaction_lookup)
+            if sets != self.sets:
+                self.sets = sets
+                self.first = np.array([members[0] if members else -1 for members in sets])
+                self.last = np.array([members[-1] if members else -1 for members in sets])
+            values = np.asarray(found.values)[list(found.interaction_lookup.values())]
+            single, pair = self.first == self.last, self.first < self.last
+            single &= self.first >= 0
+            i, j = self.first[pair], self.last[pair]
+            matrix[i, j] = matrix[j, i] = values[pair] / 2
+            alone = self.first[single]
+            matrix[alone, alone] = values[single] - matrix[alone].sum(axis=1)
+        return matrices.reshape(len(rows), -1)
+
+
 class Woodelf(Peer):
     package, module = "woodelf-explainer", "woodelf"
     tolerance = 1e-4  # sums in float32
@@ -278,6 +347,8 @@ def as_dictionary(ensemble: TreeEnsemble) -> dict[str, Any]:
 PEERS: dict[str, type[Peer]] = {
     "ours": Ours,
     "ours-groups": OursInGroups,
+    "ours-pairs": OursPairs,
+    "ours-sparse-pairs": OursSparsePairs,
     "ours-tenth": OursOnATenth,
     "ours-2-threads": OursWithTwoThreads,
     "ours-avx2": OursWithAvx2,
@@ -290,5 +361,8 @@ PEERS: dict[str, type[Peer]] = {
     "lightgbm": LightGBM,
     "catboost": CatBoost,
     "shapiq": Shapiq,
+    "shap-pairs": ShapPairs,
+    "xgboost-pairs": XGBoostPairs,
+    "shapiq-pairs": ShapiqPairs,
     "woodelf": Woodelf,
 }

@@ -23,6 +23,8 @@ DOCS = Path(__file__).parent.parent / "docs"
 LABELS = {
     "ours": "linear-treeshap",
     "ours-groups": "in groups",
+    "ours-pairs": "interaction values",
+    "ours-sparse-pairs": "interaction values, only pairs that meet",
     "ours-tenth": "a tenth of the rows",
     "ours-2-threads": "two threads",
     "ours-avx2": "AVX2",
@@ -35,6 +37,9 @@ LABELS = {
     "lightgbm": "LightGBM",
     "catboost": "CatBoost",
     "shapiq": "shapiq's kernel",
+    "shap-pairs": "shap's C code (× our interaction values)",
+    "xgboost-pairs": "XGBoost (× our interaction values)",
+    "shapiq-pairs": "shapiq, order 2 (× our interaction values)",
     "woodelf": "WOODELF",
 }
 Report = dict[str, Any]

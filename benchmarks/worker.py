@@ -83,7 +83,7 @@ def compare(problem: Problem, name: str, request: Request) -> Result:
         import_seconds=_import_seconds(kind.module),
     )
     ensemble, rows = import_model(problem.model), problem.rows
-    ours = _made(Ours, problem, ensemble)
+    ours = _made(kind.beside or Ours, problem, ensemble)
     try:
         started = time.perf_counter()
         peer = _made(kind, problem, ensemble)

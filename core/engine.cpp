@@ -14,6 +14,9 @@ namespace {
 // making them again costs little against the rows of a task.
 constexpr std::size_t kMaxCachedBytes = std::size_t{32} << 20;
 
+// A row of more trees takes a millisecond either way, and preparing them would slow down compiling.
+constexpr std::size_t kMaxOneRowTrees = 4096;
+
 // Rows of a task: enough to read a tree's constants from afar once and use them many times...
 constexpr std::size_t kTaskRows = 256;
 // ...more where the constants are made anew for every task...
@@ -32,11 +35,14 @@ std::size_t round_to_blocks(std::size_t n_rows) { return std::max<std::size_t>(1
 Engine::Engine(const EnsembleView& ensemble, const RuleFor& rule_for, const Kernel& kernel)
     : program_(compile(ensemble, rule_for)), kernel_(kernel) {
     if (program_.expansion_size * sizeof(double) > kMaxCachedBytes) return;
+    const std::size_t n_trees =
+        program_.chunks.empty() ? 0 : program_.chunks.back().first_tree + program_.chunks.back().trees.size();
     double* const expanded = expanded_.reserve(program_.expansion_size);
     for (const auto& chunk : program_.chunks)
         for (const auto& tree : chunk.trees) {
             kernel_.expand(program_, chunk, tree, expanded + tree.expansion_begin);
-            one_row_.push_back(for_one_row(tree, chunk.n_outputs, expanded + tree.expansion_begin));
+            if (n_trees <= kMaxOneRowTrees)
+                one_row_.push_back(for_one_row(tree, chunk.n_outputs, expanded + tree.expansion_begin));
         }
 }
 

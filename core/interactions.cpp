@@ -38,6 +38,8 @@ constexpr std::size_t kTaskRows = kBlockRows;
 constexpr std::size_t kTaskRowsExpanding = 1024;
 // Values of a task wait in memory of this size, if that is enough for one block.
 constexpr std::size_t kMaxTaskBytes = std::size_t{8} << 20;
+// Sums of blocks of rows wait in memory of this size, if that is enough for sixteen blocks.
+constexpr std::size_t kMaxSumBytes = std::size_t{16} << 20;
 
 std::size_t at(std::int32_t i) { return static_cast<std::size_t>(i); }
 
@@ -118,24 +120,34 @@ void Interactions::explain_dense(const RowsView& rows, std::span<Value> out, int
 
 void Interactions::add_up(const RowsView& rows, std::span<double> sum, std::span<double> sum_abs, int n_threads,
                           const Control::Poll& poll) const {
-    const std::size_t row_doubles = program_.sets.size() * at(program_.program->n_outputs);
-    // Each block of rows leaves its own sums, and those are added in order: threads do not change a bit.
-    const std::size_t n_blocks = (rows.n_rows + kBlockRows - 1) / kBlockRows;
-    std::vector<double> sums(n_blocks * 2 * row_doubles);
-    for_blocks(rows, nullptr, n_threads, poll, [&](std::size_t first, std::size_t n, const double* values) {
-        for (std::size_t r = 0; r < n; ++r, values += row_doubles) {
-            double* const plain = sums.data() + (first + r) / kBlockRows * 2 * row_doubles;
-            for (std::size_t s = 0; s < row_doubles; ++s) {
-                plain[s] += values[s];
-                plain[row_doubles + s] += std::abs(values[s]);
+    const Program& model = *program_.program;
+    const std::size_t row_doubles = program_.sets.size() * at(model.n_outputs);
+    const std::size_t row_bytes = at(model.n_columns) * (model.is_float32 ? sizeof(float) : sizeof(double));
+    // Each block of rows leaves its own sums, and those are added in order: threads do not change a bit. So many
+    // blocks at a time that their sums fit into memory.
+    const std::size_t most_blocks =
+        std::clamp<std::size_t>(kMaxSumBytes / (16 * std::max<std::size_t>(1, row_doubles)), 16, 1024);
+    std::vector<double> sums;
+    for (std::size_t begin = 0; begin < rows.n_rows; begin += most_blocks * kBlockRows) {
+        const std::size_t n_rows = std::min(most_blocks * kBlockRows, rows.n_rows - begin);
+        const std::size_t n_blocks = (n_rows + kBlockRows - 1) / kBlockRows;
+        sums.assign(n_blocks * 2 * row_doubles, 0.0);
+        const RowsView part{static_cast<const std::byte*>(rows.data) + begin * row_bytes, n_rows};
+        for_blocks(part, nullptr, n_threads, poll, [&](std::size_t first, std::size_t n, const double* values) {
+            for (std::size_t r = 0; r < n; ++r, values += row_doubles) {
+                double* const plain = sums.data() + (first + r) / kBlockRows * 2 * row_doubles;
+                for (std::size_t s = 0; s < row_doubles; ++s) {
+                    plain[s] += values[s];
+                    plain[row_doubles + s] += std::abs(values[s]);
+                }
             }
-        }
-    });
-    for (std::size_t block = 0; block < n_blocks; ++block)
-        for (std::size_t s = 0; s < row_doubles; ++s) {
-            sum[s] += sums[block * 2 * row_doubles + s];
-            sum_abs[s] += sums[(block * 2 + 1) * row_doubles + s];
-        }
+        });
+        for (std::size_t block = 0; block < n_blocks; ++block)
+            for (std::size_t s = 0; s < row_doubles; ++s) {
+                sum[s] += sums[block * 2 * row_doubles + s];
+                sum_abs[s] += sums[(block * 2 + 1) * row_doubles + s];
+            }
+    }
 }
 
 template void Interactions::explain(const RowsView&, std::span<double>, int, const Control::Poll&) const;

@@ -26,14 +26,14 @@ namespace linear_treeshap {
 
 struct SetStep {
     enum class Kind : std::uint8_t {
-        descend,  // carry C over the edge to an inner child, and keep γ of its player
+        descend,  // carry C over the edge to an inner child, and keep the state of its player
         close,    // H of both children is known, or the child is a leaf: collect
         twig,     // both children are leaves: collect, by tables of what the row can do here
     };
     Kind kind;
     std::uint8_t side;  // descend: which child; others: which child of its parent this is
     std::int32_t split;
-    std::int32_t level;    // where C and H of this split, and γ of its edge, live
+    std::int32_t level;    // where C and H of this split, and the state of its edge, live
     std::int32_t n_above;  // others: distinct players above, without its own
 };
 
@@ -41,7 +41,7 @@ struct SetTree {
     const Tree* tree;
     std::vector<SetStep> steps;
     std::vector<std::int32_t> above;  // of each step that collects: the levels of the last edges of the players above
-    std::vector<std::int32_t> slots;  // of each step that collects: the sets it adds to, see `Plan::collect`
+    std::vector<std::int32_t> slots;  // of each step that collects: the sets it adds to, see `Planner::collect`
     std::vector<PointTile> tiles;     // `tables` is not used here
     std::size_t expansion_begin = 0;
     std::size_t expansion_size = 0;  // doubles
@@ -62,7 +62,6 @@ struct SetChunk {
     std::vector<std::int32_t> sets;  // chunk's numbering → model's, increasing
     std::vector<Share> shares;       // given in this order, smaller sets first
     std::size_t n_splits = 0;
-    std::size_t n_leaves = 0;
     std::size_t expansion_begin = 0;
     std::size_t expansion_size = 0;  // doubles
     int max_levels = 0;
@@ -74,8 +73,7 @@ struct SetProgram {
     Rules rules;
     std::vector<SetChunk> chunks;
     std::vector<std::vector<std::int32_t>> sets;  // players, increasing; smaller sets first, then by players
-    std::size_t expansion_size = 0;
-    std::size_t work = 0;  // a measure of time per row
+    std::size_t expansion_size = 0;               // doubles
 };
 
 // Sets of min_order to max_order players. `spread[r]`, if any, is what each subset that lacks r players of a set gets

@@ -55,13 +55,13 @@ class Planner {
   public:
     Planner(const Program& program, const RuleFor& rule_for, int min_order, int max_order,
             std::span<const double> spread)
-        : rule_for_(rule_for), spread_(spread), out_{&program, min_order, max_order, {}, {}, {}, 0, 0} {}
+        : rule_for_(rule_for), spread_(spread), out_{&program, min_order, max_order, {}, {}, {}, 0} {}
 
     SetProgram run() {
         for (const auto& chunk : out_.program->chunks) {
             last_level_.assign(chunk.players.size(), -1);
             for (std::size_t next = 0; next < chunk.trees.size();) {
-                SetChunk part{&chunk, {}, {}, {}, 0, 0, out_.expansion_size, 0, 0};
+                SetChunk part{&chunk, {}, {}, {}, 0, out_.expansion_size, 0, 0};
                 local_.clear();
                 for (; next < chunk.trees.size() && part.sets.size() < kChunkSets; ++next) add(chunk.trees[next], part);
                 out_.expansion_size += part.expansion_size;
@@ -81,9 +81,7 @@ class Planner {
         planned.expansion_begin = part.expansion_size;
         part.expansion_size += planned.expansion_size;
         part.n_splits += tree.splits.size();
-        part.n_leaves += tree.splits.size() + 1;
         part.max_levels = std::max(part.max_levels, planned.n_levels);
-        out_.work += static_cast<std::size_t>(planned.n_points) * (planned.slots.size() + tree.splits.size());
         part.trees.push_back(std::move(planned));
     }
 

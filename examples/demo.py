@@ -1,7 +1,7 @@
 """Train a random forest on the diabetes data that ships with scikit-learn, explain every patient, show it.
 
-Prints a summary and writes a picture and a table of all values. Everything it draws comes from
-`Explanation.values`; nothing but matplotlib is needed for that.
+Prints a summary and writes a picture, a table of all values, and the interactive report. Everything in the
+picture comes from `Explanation.values`; nothing but matplotlib is needed for that.
 """
 
 from __future__ import annotations
@@ -80,6 +80,9 @@ def main() -> None:
     folder.mkdir(parents=True, exist_ok=True)
     write_table(explanation, prediction, folder / "values.csv")
     write_picture(explanation, folder / "explanation.png")
+    page = explanation.report(folder / "report.html", title="Progression of diabetes")
+    print(f"wrote {page}")
+    print(f"\nOpen the report in a browser: {page.resolve().as_uri()}")
 
 
 def print_summary(

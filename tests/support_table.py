@@ -56,8 +56,8 @@ models below is explained from raw rows, and in [raw columns](groups.md#pipeline
 column comes from one of them. A saved explainer does not hold the other steps and wants transformed rows.
 Classes derived from those below are read too, and so are forests of other libraries if they are the
 mean of scikit-learn trees in `estimators_`. XGBoost's `.json` and `.ubj` files, LightGBM's text files and
-CatBoost's `.cbm` files are read without the library. Any other model can be given as a dictionary of arrays,
-see `linear_treeshap.importers.arrays`.
+CatBoost's `.cbm` files are read without the library, treelite's files with it. Any other model can be given
+as a dictionary of arrays, see `linear_treeshap.importers.arrays`.
 
 What belongs to the data and not to the model is not explained: XGBoost's `base_margin`, LightGBM's
 `init_score`, CatBoost's baseline. A `base_margin` in a DMatrix fails the additivity check. A model that

@@ -15,7 +15,7 @@ PAGES = [
     ROOT / "README.md",
     ROOT / "CONTRIBUTING.md",
     ROOT / "CHANGELOG.md",
-    *sorted((ROOT / "docs").glob("*.md")),
+    *sorted((ROOT / "docs").glob("**/*.md")),
 ]
 _BLOCK = re.compile(r"^```python\n(.*?)^```$", re.MULTILINE | re.DOTALL)
 _LINK = re.compile(r"\]\(([^)#\s]+)[^)]*\)")
@@ -37,8 +37,8 @@ def test_code_blocks_run(page: Path, tmp_path: Path, monkeypatch: pytest.MonkeyP
     """In order, in one namespace, as a reader would type them."""
     blocks = list(code_blocks(page))
     if any("sklearn" in block for block in blocks):
-        pytest.importorskip("sklearn")
-        pytest.importorskip("pandas")
+        for library in ("sklearn", "pandas", "bokeh"):
+            pytest.importorskip(library)
     monkeypatch.chdir(tmp_path)
     namespace: dict[str, object] = {"__name__": "__main__"}
     for block in blocks:
@@ -54,8 +54,8 @@ def test_links_lead_somewhere(page: Path) -> None:
 
 
 def test_demo_prints_a_summary_and_writes_what_it_shows(tmp_path: Path) -> None:
-    """A table of a row per patient, and a picture, without a warning."""
-    for library in ("sklearn", "matplotlib", "pandas"):
+    """A table of a row per patient, a picture and the report, without a warning."""
+    for library in ("sklearn", "matplotlib", "pandas", "bokeh"):
         pytest.importorskip(library)
     command = [sys.executable, "-W", "error", str(ROOT / "examples" / "demo.py"), "--output", str(tmp_path)]
     done = subprocess.run(command, capture_output=True, text=True, check=False)
@@ -64,3 +64,5 @@ def test_demo_prints_a_summary_and_writes_what_it_shows(tmp_path: Path) -> None:
         assert word in done.stdout
     assert len((tmp_path / "values.csv").read_text().splitlines()) == 1 + 442
     assert (tmp_path / "explanation.png").read_bytes().startswith(b"\x89PNG")
+    assert (tmp_path / "report.html").read_text("utf-8").startswith("<!doctype html>")
+    assert done.stdout.splitlines()[-1].endswith((tmp_path / "report.html").as_uri())

@@ -29,8 +29,7 @@ from linear_treeshap import (
     storage,
 )
 from linear_treeshap.engine import Engine
-from linear_treeshap.ensemble import TreeEnsemble
-from linear_treeshap.explainer import _first_trees
+from linear_treeshap.ensemble import TreeEnsemble, first_trees
 from linear_treeshap.players import Players, group_columns
 
 Float64 = npt.NDArray[np.float64]
@@ -219,10 +218,10 @@ def test_out_is_of_the_shape_of_the_players() -> None:
         explainer.shap_values(rows, out=np.empty((30, 6)))
 
 
-def test_the_first_trees_are_explained_in_players() -> None:
+def test_thefirst_trees_are_explained_in_players() -> None:
     ensemble, rows = _forest()
     values = TreeExplainer(ensemble, groups=PLACE).shap_values(rows, tree_limit=3)
-    first = _first_trees(ensemble, 3)
+    first = first_trees(ensemble, 3)
     np.testing.assert_array_equal(values, TreeExplainer(first, groups=PLACE).shap_values(rows))
 
 

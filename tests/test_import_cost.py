@@ -85,13 +85,13 @@ def seconds(run: Callable[[], object]) -> float:
 
 
 def assert_quick(model: Any, hand_over: Callable[[], object] = lambda: None) -> None:
-    """A tenth to a half of what is allowed on an idle machine, and compiling takes as long.
+    """A tenth to a half of a second per million nodes on an idle machine; three are let pass on a busy one.
 
-    Each of the two is held to the whole, so that a busy machine does not fail.
+    Python objects per node or per tree would take from four seconds to fifty.
     """
     n_nodes = import_model(model).n_nodes
     own = seconds(lambda: import_model(model)) - seconds(hand_over)
-    assert own <= 1e-6 * n_nodes, f"{own / n_nodes * 1e6:.2f} s per million nodes ({n_nodes} nodes)"
+    assert own <= 3e-6 * n_nodes, f"{own / n_nodes * 1e6:.2f} s per million nodes ({n_nodes} nodes)"
 
 
 @shapes
@@ -182,7 +182,7 @@ def test_a_file_is_read_quickly(form: str, depth: int, large_file: Any) -> None:
 @shapes
 def test_what_was_read_is_compiled_quickly(depth: int, large_file: Any) -> None:
     ensemble = import_model(large_file("ubj", depth)[1])
-    assert seconds(lambda: Engine(ensemble)) <= 1e-6 * ensemble.n_nodes
+    assert seconds(lambda: Engine(ensemble)) <= 3e-6 * ensemble.n_nodes  # as above
 
 
 @pytest.mark.skipif(sys.platform != "linux", reason="peaks of memory are read from /proc")

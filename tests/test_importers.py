@@ -257,16 +257,29 @@ def test_a_missing_file_says_so(tmp_path: Path) -> None:
         ("xgboost_binary", "model.ubj"),
         ("lightgbm_booster", "model.txt"),
         ("catboost_regressor", "model.cbm"),
+        ("treelite_sklearn_boosting", "model.tl"),
     ],
 )
 def test_a_file_is_read_by_its_content(name: str, file_name: str, tmp_path: Path) -> None:
     """The first bytes decide, not the name; the path may be text."""
     model = zoo.load(name)
     path = tmp_path / file_name
-    model.model.save_model(str(path))
+    write = getattr(model.model, "save_model", None) or model.model.serialize
+    write(str(path))
     expected = import_model(model.model).predict(model.rows)
     np.testing.assert_array_equal(import_model(str(path)).predict(model.rows), expected)
     np.testing.assert_array_equal(raw_prediction(path, model.rows), expected)
+
+
+def test_a_truncated_file_of_treelite_is_refused(tmp_path: Path) -> None:
+    """At every tenth of its length, with treelite's own words."""
+    path = tmp_path / "model.tl"
+    zoo.load("treelite_sklearn_boosting").model.serialize(str(path))
+    whole = path.read_bytes()
+    for tenths in range(1, 10):
+        path.write_bytes(whole[: len(whole) * tenths // 10])
+        with pytest.raises(FileFormatError, match="treelite says"):
+            import_model(path)
 
 
 # -- names and rows -----------------------------------------------------------------------------------

@@ -87,7 +87,8 @@ def raw() -> Explanation:
     from sklearn.preprocessing import OneHotEncoder
 
     rng = np.random.default_rng(0)
-    X = pd.DataFrame({"city": rng.choice(["Bern", "Rome", None], size=60), "age": rng.normal(size=60)})
+    cities = np.array(["Bern", "Rome", None], dtype=object)
+    X = pd.DataFrame({"city": rng.choice(cities, size=60), "age": rng.normal(size=60)})
     columns = ColumnTransformer([("city", OneHotEncoder(), ["city"])], remainder="passthrough")
     forest = RandomForestRegressor(5, random_state=0)
     return TreeExplainer(make_pipeline(columns, forest).fit(X, X["age"] + (X["city"] == "Rome")))(X)

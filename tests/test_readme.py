@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from pathlib import Path
 from typing import Any
 
 import numpy as np
@@ -37,8 +38,12 @@ def _lines_after_training() -> str:
 @pytest.mark.parametrize("task", ["regression", "binary", "multiclass"])
 @pytest.mark.parametrize("frames", ["pandas", "polars"])
 @pytest.mark.parametrize("library", MODELS)
-def test_the_example_works_for_every_library_frame_and_task(library: str, frames: str, task: str) -> None:
+def test_the_example_works_for_every_library_frame_and_task(
+    library: str, frames: str, task: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
     """Frames of the same library come out, with every feature, and values that add up to the prediction."""
+    pytest.importorskip("bokeh")
+    monkeypatch.chdir(tmp_path)
     frame_library = pytest.importorskip(frames)
     regressor, classifier, options = MODELS[library]
     name = regressor if task == "regression" else classifier

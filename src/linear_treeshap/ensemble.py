@@ -16,7 +16,7 @@ checked once, on construction:
 from __future__ import annotations
 
 from collections.abc import Iterator, Mapping
-from dataclasses import dataclass, field, fields
+from dataclasses import dataclass, field, fields, replace
 from functools import cached_property
 from typing import Any
 
@@ -26,7 +26,7 @@ import numpy.typing as npt
 from .errors import InputError, ModelError
 from .rows import RowFormat
 
-__all__ = ["TreeEnsemble"]
+__all__ = ["TreeEnsemble", "first_trees"]
 
 Int32 = npt.NDArray[np.int32]
 Int64 = npt.NDArray[np.int64]
@@ -240,6 +240,24 @@ class TreeEnsemble:
     def __setstate__(self, state: Mapping[str, Any]) -> None:
         self.__dict__.update(state)
         self.__post_init__()
+
+
+def first_trees(ensemble: TreeEnsemble, n_trees: int | None) -> TreeEnsemble:
+    """The ensemble of the first trees only; the same one if that is all of them."""
+    if n_trees is None or n_trees in (0, -1):
+        return ensemble
+    if isinstance(n_trees, bool) or not isinstance(n_trees, (int, np.integer)) or n_trees < 0:
+        raise InputError(f"tree_limit must be a number of trees, or None, 0 or -1 for all; got {n_trees!r}.")
+    if n_trees >= ensemble.n_trees:
+        return ensemble
+    nodes = slice(0, int(ensemble.tree_offsets[n_trees]))
+    per_node = ("left", "right", "feature", "threshold", "cover", "value", "missing_left", "category_set")
+    return replace(
+        ensemble,
+        tree_offsets=ensemble.tree_offsets[: n_trees + 1],
+        tree_output=ensemble.tree_output[:n_trees],
+        **{name: getattr(ensemble, name)[nodes] for name in per_node},
+    )
 
 
 def _frozen_array(name: str, given: Any, dtype: Any, ndim: int) -> npt.NDArray[Any]:

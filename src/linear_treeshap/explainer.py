@@ -15,11 +15,13 @@ import numpy as np
 import numpy.typing as npt
 
 from . import additivity
+from .about import About
 from .background import BackgroundEngine, RescaledEngine, read_background, with_covers_of
 from .engine import Engine, n_threads
-from .ensemble import TreeEnsemble
+from .ensemble import TreeEnsemble, first_trees
 from .errors import InputError
 from .explanation import Explanation
+from .filling import fill, float_type, room_for
 from .frames import is_frame
 from .given import Given
 from .importers import import_model, raw_prediction
@@ -29,7 +31,7 @@ from .interactions import Interactions, in_order
 from .links import steepness
 from .model_output import link_for
 from .players import Players
-from .progress import Progress, report
+from .progress import Progress
 from .roles import assign_roles
 from .set_engine import SetEngine, interaction_kind, pair_engine, set_engine
 
@@ -146,6 +148,14 @@ class TreeExplainer:
                 self.ensemble = with_covers_of(self.ensemble, background)
         self._engine = self._engine_of(self.ensemble)
         self._scale = additivity.scale_of(self.ensemble)
+        self._about = About.of(
+            model,
+            self.ensemble,
+            model_output=self.model_output,
+            feature_perturbation=self.feature_perturbation,
+            index=index if isinstance(index, str) else repr(index),
+            adds_up=self._index.is_efficient,
+        )
 
     @property
     def players(self) -> Players:
@@ -209,6 +219,9 @@ class TreeExplainer:
             feature_names=names,
             output_names=self.ensemble.output_names,
             index=given.index,
+            about=replace(
+                self._about, checked_with=self._checked_with(not interactions and check_additivity)
+            ),
         )
         return explanation[0] if given.is_one_row else explanation
 
@@ -262,7 +275,7 @@ class TreeExplainer:
         AdditivityError
             The values of a row do not add up to the model's prediction.
         """
-        ensemble = _first_trees(self.ensemble, tree_limit)
+        ensemble = first_trees(self.ensemble, tree_limit)
         engine = self._engine if ensemble is self.ensemble else self._engine_of(ensemble)
         given = Given.of(X, ensemble, self._preprocessing, self._roles)
         values = self._values(
@@ -311,7 +324,7 @@ class TreeExplainer:
         array([[[2., 1.],
                 [1., 2.]]])
         """
-        ensemble = _first_trees(self.ensemble, tree_limit)
+        ensemble = first_trees(self.ensemble, tree_limit)
         engine = self._engine if ensemble is self.ensemble else self._engine_of(ensemble)
         given = Given.of(X, ensemble, self._preprocessing, self._roles)
         values = self._matrices(given, ensemble, engine, out=out, dtype=dtype, progress=progress)
@@ -356,13 +369,12 @@ class TreeExplainer:
         kind, engine = self._set_engine(index, order)
         given = Given.of(X, self.ensemble, self._preprocessing, self._roles)
         shape = (given.rows.n_rows, len(engine.sets), engine.n_outputs)
-        values = np.empty(shape, dtype=_float_type(dtype))
-        with report(progress) as tell:
-            for part in given.slices(numbers_per_row=self.ensemble.n_features):
-                shown = None if tell is None else _share(tell, part, given.rows.n_rows)
-                engine.values(given.rows[part], values[part], n_jobs=self.n_jobs, progress=shown)
-            if tell is not None:
-                tell(1.0)
+        values = np.empty(shape, dtype=float_type(dtype))
+
+        def write(part: slice, target: npt.NDArray[np.floating], tell: Any) -> None:
+            engine.values(given.rows[part], target, n_jobs=self.n_jobs, progress=tell)
+
+        fill(values, given, write, numbers_per_row=self.ensemble.n_features, progress=progress)
         sets, values = in_order(engine.sets, values, given.order)
         names = given.names or self.feature_names
         return Interactions(
@@ -507,20 +519,17 @@ class TreeExplainer:
                 f"check_additivity={check_additivity!r} has nothing to compare: values of "
                 f"index={self.index!r} do not add up to the prediction. Leave check_additivity out."
             )
-        values = _output(given, (engine.n_players,), engine.n_outputs, out, dtype)
-        with report(progress) as tell:
-            for part in given.slices(numbers_per_row=ensemble.n_features):
-                target = values[part]
-                written = target if given.order is None else np.empty_like(target)
-                shown = None if tell is None else _share(tell, part, given.rows.n_rows)
-                options = {} if y is None else {"y": y[part]}
-                engine.values(given.rows[part], written, n_jobs=self.n_jobs, progress=shown, **options)
-                if given.order is not None:
-                    target[:, given.order] = written
-            if tell is not None:
-                tell(1.0)
-        is_off = isinstance(check_additivity, (bool, np.bool_)) and not check_additivity
-        if len(values) and not is_off and self._index.is_efficient:
+        values = room_for(given, (engine.n_players,), engine.n_outputs, out, dtype)
+
+        def write(part: slice, target: npt.NDArray[np.floating], tell: Any) -> None:
+            written = target if given.order is None else np.empty_like(target)
+            options = {} if y is None else {"y": y[part]}
+            engine.values(given.rows[part], written, n_jobs=self.n_jobs, progress=tell, **options)
+            if given.order is not None:
+                target[:, given.order] = written
+
+        fill(values, given, write, numbers_per_row=ensemble.n_features, progress=progress)
+        if len(values) and self._checked_with(check_additivity) != "nothing":
             self._check(given, ensemble, engine, values, tolerance, y)
         return values
 
@@ -552,21 +561,29 @@ class TreeExplainer:
     ) -> npt.NDArray[np.floating]:
         """(n_rows, n_players, n_players, n_outputs) in the order in which they are shown."""
         pairs = engine if isinstance(engine, BackgroundEngine) else pair_engine(engine, self._index)
-        values = _output(given, (engine.n_players, engine.n_players), engine.n_outputs, out, dtype)
-        numbers = max(
-            ensemble.n_features, 1 if given.order is None else engine.n_players**2 * engine.n_outputs
-        )
-        with report(progress) as tell:
-            for part in given.slices(numbers_per_row=numbers):
-                target = values[part]
-                written = target if given.order is None else np.empty_like(target)
-                shown = None if tell is None else _share(tell, part, given.rows.n_rows)
-                pairs.matrices(given.rows[part], written, n_jobs=self.n_jobs, progress=shown)
-                if given.order is not None:
-                    target[:, np.array(given.order)[:, np.newaxis], given.order] = written
-            if tell is not None:
-                tell(1.0)
+        values = room_for(given, (engine.n_players, engine.n_players), engine.n_outputs, out, dtype)
+
+        def write(part: slice, target: npt.NDArray[np.floating], tell: Any) -> None:
+            written = target if given.order is None else np.empty_like(target)
+            pairs.matrices(given.rows[part], written, n_jobs=self.n_jobs, progress=tell)
+            if given.order is not None:
+                target[:, np.array(given.order)[:, np.newaxis], given.order] = written
+
+        copied = 1 if given.order is None else engine.n_players**2 * engine.n_outputs
+        fill(values, given, write, numbers_per_row=max(ensemble.n_features, copied), progress=progress)
         return values
+
+    @property
+    def _has_no_model(self) -> bool:
+        """Are the trees all there is, without a library to ask for a prediction?"""
+        return isinstance(self.model, (TreeEnsemble, str, os.PathLike, Mapping))
+
+    def _checked_with(self, check_additivity: bool | float) -> str:
+        """What sums are compared with, in the words of `About`."""
+        is_off = isinstance(check_additivity, (bool, np.bool_)) and not check_additivity
+        if is_off or not self._index.is_efficient:
+            return "nothing"
+        return "trees" if self._has_no_model else "model"
 
     def _check(
         self,
@@ -578,7 +595,7 @@ class TreeExplainer:
         y: Float64 | None,
     ) -> None:
         is_whole = ensemble is self.ensemble
-        if not is_whole or isinstance(self.model, (TreeEnsemble, str, os.PathLike, Mapping)):
+        if not is_whole or self._has_no_model:
             values = values[:_CHECKED_ROWS]
             prediction = additivity.walk_trees(ensemble, given.rows[: len(values)])
         elif self._preprocessing is not None:
@@ -620,43 +637,6 @@ def explain(
     return TreeExplainer(model, groups=groups, n_jobs=n_jobs)(X, check_additivity=check_additivity)
 
 
-def _share(tell: Callable[[float], object], part: slice, n_rows: int) -> Callable[[float], object]:
-    """The share of a slice as a share of all rows."""
-    return lambda share: tell((part.start + share * (part.stop - part.start)) / n_rows)
-
-
-def _float_type(dtype: npt.DTypeLike) -> npt.DTypeLike:
-    if dtype not in ("float64", "float32", np.float64, np.float32):
-        raise InputError(f"dtype must be 'float64' or 'float32', got {dtype!r}.")
-    return dtype
-
-
-def _output(
-    given: Given,
-    shape_of_row: tuple[int, ...],
-    n_outputs: int,
-    out: npt.NDArray[np.floating] | None,
-    dtype: npt.DTypeLike,
-) -> npt.NDArray[np.floating]:
-    """The array to write to, with outputs as its last dimension: the user's own if there is one."""
-    shape = (given.rows.n_rows, *shape_of_row, n_outputs)
-    if out is None:
-        return np.empty(shape, dtype=_float_type(dtype))
-    expected: tuple[int, ...] = shape[:-1] if n_outputs == 1 else shape
-    expected = expected[1:] if given.is_one_row else expected
-    is_array = isinstance(out, np.ndarray) and out.dtype in (np.float64, np.float32)
-    if not is_array or out.shape != expected or not (out.flags.c_contiguous and out.flags.writeable):
-        got = f"{out.dtype} of shape {out.shape}" if isinstance(out, np.ndarray) else type(out).__name__
-        raise InputError(
-            f"out must be a writable C-contiguous array of float64 or float32 of shape {expected}, got {got}."
-        )
-    if isinstance(given.table, np.ndarray) and np.may_share_memory(out, given.table):
-        raise InputError(
-            "out shares memory with X, which is still read while out is written. Pass a new array."
-        )
-    return np.asarray(out).reshape(shape)
-
-
 def _perturbation(asked: str, data: Any, data_weights: Any) -> str:
     if asked not in ("auto", "interventional", "tree_path_dependent"):
         raise InputError(
@@ -683,21 +663,3 @@ def _base_values(engine: Engine, y: Float64 | None) -> Float64:
     if isinstance(engine, RescaledEngine) and y is not None:
         return engine.expected_values(y)
     return engine.expected_value
-
-
-def _first_trees(ensemble: TreeEnsemble, n_trees: int | None) -> TreeEnsemble:
-    """The ensemble of the first trees only; the same one if that is all of them."""
-    if n_trees is None or n_trees in (0, -1):
-        return ensemble
-    if isinstance(n_trees, bool) or not isinstance(n_trees, (int, np.integer)) or n_trees < 0:
-        raise InputError(f"tree_limit must be a number of trees, or None, 0 or -1 for all; got {n_trees!r}.")
-    if n_trees >= ensemble.n_trees:
-        return ensemble
-    nodes = slice(0, int(ensemble.tree_offsets[n_trees]))
-    per_node = ("left", "right", "feature", "threshold", "cover", "value", "missing_left", "category_set")
-    return replace(
-        ensemble,
-        tree_offsets=ensemble.tree_offsets[: n_trees + 1],
-        tree_output=ensemble.tree_output[:n_trees],
-        **{name: getattr(ensemble, name)[nodes] for name in per_node},
-    )

@@ -6,9 +6,11 @@ and shap's own objects. It never changes.
 
 from __future__ import annotations
 
+import os
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass, replace
 from functools import cached_property
+from pathlib import Path
 from typing import TYPE_CHECKING, Any, Literal
 
 import numpy as np
@@ -22,6 +24,7 @@ from .players import Players, group_columns
 from .tables import make_frame, take_columns, take_rows, to_array
 
 if TYPE_CHECKING:
+    from .about import About
     from .plots import Plots
 
 __all__ = ["Explanation"]
@@ -72,6 +75,8 @@ class Explanation:
     #: those not cut away.
     axes: tuple[Axis, ...] = ()
     partner_names: tuple[str, ...] | None = None  # default: feature_names
+    #: The model behind it, if an explainer made it.
+    about: About | None = None
 
     def __post_init__(self) -> None:
         def store(name: str, value: Any) -> None:
@@ -107,6 +112,7 @@ class Explanation:
         feature_names: Sequence[str] | None,
         output_names: Sequence[str] | None,
         index: Any,
+        about: About | None = None,
     ) -> Explanation:
         """From (n_rows, n_features[, n_partners], n_outputs) values; a single output drops its dimension."""
         single = values.shape[-1] == 1
@@ -119,6 +125,7 @@ class Explanation:
             None if output_names is None else tuple(output_names),
             index,
             axes[:-1] if single else axes,
+            about=about,
         )
 
     # -- like an array --------------------------------------------------------------------------------
@@ -131,7 +138,7 @@ class Explanation:
     @cached_property
     def data(self) -> Any:
         """The explained rows as an array of the shape of ``values``, less outputs; sparse stays sparse."""
-        n_rows, n_features, _ = self._full.shape
+        n_rows, n_features = self._all.shape[:2]
         # A frame without columns has no rows either.
         no_columns = n_features == 0 and self.table is not None and is_frame(self.table)
         array = np.empty((n_rows, 0)) if no_columns else to_array(self.table)
@@ -171,6 +178,9 @@ class Explanation:
             table = take_columns(table, np.arange(self._all.shape[1])[features].tolist())
         axes = tuple(axis for axis in self.axes if not isinstance(asked[axis], int))
         squeezed = tuple(slice(None) if axis in axes else 0 for axis in _ALL_AXES)
+        about = self.about
+        if about is not None and not (_is_all(features) and _is_all(partners)):
+            about = replace(about, adds_up=False)
         return Explanation(
             values[squeezed],
             base_values[(squeezed[0], squeezed[3])],
@@ -180,6 +190,7 @@ class Explanation:
             None if index is None else index[rows],
             axes,
             tuple(np.array(self.partner_names, dtype=object)[partners]) if "partner" in axes else None,
+            about,
         )
 
     # -- views ------------------------------------------------------------------------------------------
@@ -327,6 +338,29 @@ class Explanation:
         from .plots import Plots
 
         return Plots(self)
+
+    def report(
+        self, path: str | os.PathLike[str], *, title: str | None = None, max_rows: int | None = None
+    ) -> Path:
+        """Write one interactive page that opens in any browser, without a network; return its path.
+
+        It shows which features matter, the value of each for every row, a feature against its values, a
+        table of the rows, and the steps from the base value to the output of a chosen row. All outputs
+        are on it. Of very many rows a random sample is, and the page says so; ``max_rows`` sets its size.
+
+        Examples
+        --------
+        >>> import tempfile
+        >>> import numpy as np
+        >>> from linear_treeshap import Explanation
+        >>> e = Explanation(np.array([[0.5, -2.0]]), base_values=3.0, feature_names=("age", "smoker"))
+        >>> with tempfile.TemporaryDirectory() as folder:
+        ...     e.report(f"{folder}/report.html", title="Two patients").name
+        'report.html'
+        """
+        from .report import write_report
+
+        return write_report(self, path, title=title, max_rows=max_rows)
 
     def __repr__(self) -> str:
         if "partner" in self.axes:

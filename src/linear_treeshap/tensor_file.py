@@ -8,12 +8,9 @@ from __future__ import annotations
 
 import json
 import os
-import secrets
-import stat
 import struct
 import zlib
-from collections.abc import Callable, Iterator, Mapping
-from contextlib import contextmanager, suppress
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any, BinaryIO
@@ -21,6 +18,7 @@ from typing import Any, BinaryIO
 import numpy as np
 import numpy.typing as npt
 
+from .atomic import replacing
 from .errors import FileFormatError, ModelError
 
 __all__ = ["REMEDY", "from_json", "read", "some", "to_json", "write"]
@@ -57,7 +55,7 @@ def write(path: Path, layout: Layout, arrays: Mapping[str, Array], texts: Mappin
     crc = zlib.crc32(blank)
     for name, (dtype, _) in layout.items():
         crc = zlib.crc32(_bytes_of(arrays[name], dtype), crc)
-    with _replacing(path) as file:
+    with replacing(path) as file:
         file.write(_header(layout, arrays, {**texts, "crc32": f"{crc:08x}"}))
         for name, (dtype, _) in layout.items():
             file.write(_bytes_of(arrays[name], dtype))
@@ -150,43 +148,6 @@ def _bytes_of(array: Array, dtype: str) -> memoryview:
     """The bytes of an array as they stand in the file, without a copy on most machines."""
     little_endian = array.astype(_DTYPES[dtype], copy=False)
     return little_endian.reshape(-1).view(np.uint8).data
-
-
-@contextmanager
-def _replacing(path: Path) -> Iterator[BinaryIO]:
-    """A new file beside ``path`` that takes its place when the block ends well, and vanishes otherwise."""
-    path = Path(os.path.realpath(path))  # a link stays a link
-    before = path.stat() if path.exists() else None
-    if before is not None and not stat.S_ISREG(before.st_mode):
-        raise OSError(f"Cannot save to {str(path)!r}: it exists and is not a file.")
-    if not path.parent.is_dir():
-        raise FileNotFoundError(f"Cannot save to {str(path)!r}: there is no folder {str(path.parent)!r}.")
-    # Not tempfile's: those are readable by their owner only, whatever the umask says.
-    unfinished = path.parent / f".{secrets.token_hex(8)}.tmp"
-    try:
-        with unfinished.open("xb") as file:
-            if before is not None:
-                os.chmod(unfinished, stat.S_IMODE(before.st_mode))
-            yield file
-            file.flush()
-            os.fsync(file.fileno())
-        os.replace(unfinished, path)
-    except BaseException:
-        with suppress(FileNotFoundError):
-            unfinished.unlink()
-        raise
-    _sync_folder(path.parent)
-
-
-def _sync_folder(folder: Path) -> None:
-    """Make the new name survive a power cut, where the system has a way to ask for it."""
-    if not hasattr(os, "O_DIRECTORY"):
-        return
-    handle = os.open(folder, os.O_RDONLY | os.O_DIRECTORY)
-    try:
-        os.fsync(handle)
-    finally:
-        os.close(handle)
 
 
 # -- reading ------------------------------------------------------------------------------------------------

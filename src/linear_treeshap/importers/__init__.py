@@ -19,7 +19,7 @@ import numpy.typing as npt
 from ..ensemble import TreeEnsemble
 from ..errors import FileFormatError, InputError, LinearTreeShapError, UnsupportedModelError
 
-__all__ = ["IMPORTERS", "REFUSED", "import_model", "importer_name", "raw_prediction"]
+__all__ = ["IMPORTERS", "REFUSED", "import_model", "importer_name", "library_of_file", "raw_prediction"]
 
 #: "package.Class" → the module of this package that reads it. The package is the first part of the
 #: module's name only: libraries move their classes between files, hardly ever between packages.
@@ -107,8 +107,15 @@ REFUSED: dict[str, str] = {
     ),
 }
 
-#: How a model file begins → the module of this package that reads it with ``read_file(path)``.
-_BEGINNINGS = {b"{": "xgboost", b"tree": "lightgbm", b"CBM1": "catboost"}
+#: How a model file begins → the module of this package that reads it with ``read_file(path)``. Files of
+#: treelite begin with its major version, as 32 bits; our own with the length of a header, which is larger.
+_BEGINNINGS = {
+    b"{": "xgboost",
+    b"tree": "lightgbm",
+    b"CBM1": "catboost",
+    b"\x03\0\0\0": "treelite",
+    b"\x04\0\0\0": "treelite",
+}
 
 
 def import_model(model: Any) -> TreeEnsemble:
@@ -118,8 +125,8 @@ def import_model(model: Any) -> TreeEnsemble:
     ----------
     model
         A fitted model of a supported class, a `TreeEnsemble`, a dictionary of arrays, or the path
-        of a file: XGBoost's JSON or UBJSON, LightGBM's text, CatBoost's own format, or one that
-        `linear_treeshap.save` wrote.
+        of a file: XGBoost's JSON or UBJSON, LightGBM's text, CatBoost's or treelite's own format, or
+        one that `linear_treeshap.save` wrote.
 
     Raises
     ------
@@ -199,21 +206,26 @@ def importer_name(model: Any) -> str:
     raise UnsupportedModelError(
         f"Cannot read a model of class {type(model).__module__}.{type(model).__qualname__}. Supported are: "
         f"{', '.join(sorted(IMPORTERS))}, classes derived from these, forests whose estimators_ are "
-        f"scikit-learn trees, a dictionary of arrays, a TreeEnsemble, and files of XGBoost, LightGBM and "
-        f"CatBoost."
+        f"scikit-learn trees, a dictionary of arrays, a TreeEnsemble, and files of XGBoost, LightGBM, "
+        f"CatBoost and treelite."
     )
 
 
-def _read_file(path: Path) -> TreeEnsemble:
-    """Read a model file; its first bytes say who wrote it."""
+def library_of_file(path: Path) -> str | None:
+    """The library that wrote a model file, by the file's first bytes; None if it can only be our own."""
     if not path.is_file():
         raise FileFormatError(f"There is no file {str(path)!r}.")
     with path.open("rb") as file:
         head = file.read(16)
-    writers = [module for beginning, module in _BEGINNINGS.items() if head.startswith(beginning)]
-    if writers:
-        ensemble = import_module(f".{writers[0]}", __name__).read_file(path)
-    else:
+    return next((module for beginning, module in _BEGINNINGS.items() if head.startswith(beginning)), None)
+
+
+def _read_file(path: Path) -> TreeEnsemble:
+    """Read a model file, whoever wrote it."""
+    library = library_of_file(path)
+    if library is None:
         ensemble = import_module("..storage", __name__).load(path)
+    else:
+        ensemble = import_module(f".{library}", __name__).read_file(path)
     assert isinstance(ensemble, TreeEnsemble)
     return ensemble

@@ -8,17 +8,18 @@ count of training rows.
 
 from __future__ import annotations
 
+from pathlib import Path
 from typing import Any, cast
 
 import numpy as np
 import numpy.typing as npt
 
 from ..ensemble import TreeEnsemble
-from ..errors import UnsupportedModelError
+from ..errors import FileFormatError, MissingDependencyError, UnsupportedModelError
 from ..rows import RowFormat, read_rows
 from .assemble import NodeArrays
 
-__all__ = ["to_ensemble"]
+__all__ = ["raw_prediction", "read_file", "to_ensemble"]
 
 _LEAF, _NUMERIC, _CATEGORICAL = 0, 1, 2  # node_type
 _LESS, _LESS_EQUAL, _GREATER, _GREATER_EQUAL = 2, 3, 4, 5  # cmp: the row goes left iff x cmp threshold
@@ -65,6 +66,21 @@ def to_ensemble(model: Any) -> TreeEnsemble:
         tree_output=np.array([int(outputs[0]) if narrow else 0 for outputs in spoken_of], dtype=np.int32),
         row_format=RowFormat(int(model.num_feature), dtype=cast(Any, np.dtype(model.input_type).name)),
     )
+
+
+def read_file(path: Path) -> TreeEnsemble:
+    """Read what ``treelite.Model.serialize`` wrote; treelite alone knows how, so it must be installed."""
+    try:
+        import treelite
+    except ImportError as error:
+        raise MissingDependencyError(
+            f"{str(path)!r} is a model of treelite, which only treelite reads. Run: pip install treelite."
+        ) from error
+    try:
+        model = treelite.Model.deserialize(str(path))
+    except treelite.TreeliteError as error:
+        raise FileFormatError(f"Cannot read {str(path)!r}: treelite says: {error}") from error
+    return to_ensemble(model)
 
 
 def raw_prediction(model: Any, X: Any) -> npt.NDArray[np.float64]:

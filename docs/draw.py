@@ -1,0 +1,115 @@
+"""Draw the pictures of docs/how-it-works.md: the paper's tree, and an integral that is a short sum."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import matplotlib
+import numpy as np
+from matplotlib import pyplot as plt
+from matplotlib.axes import Axes
+
+IMAGES = Path(__file__).parent / "images"
+INK, FAINT, TAKEN, NEGATIVE, POSITIVE = "#22303c", "#c3ccd4", "#1f77d0", "#1f77d0", "#e5384f"
+
+#: Node → where it is drawn and what it says; then edges: parent, child, share of training rows, satisfied?
+NODES = {
+    "temperature\n≤ 19": (4.0, 3.0),
+    "cloudy": (2.0, 2.0),
+    "wind\n≤ 7": (6.0, 2.0),
+    "0.7": (1.0, 1.0),
+    "0.6": (3.0, 1.0),
+    "0.4": (5.0, 1.0),
+    "0.5": (7.0, 1.0),
+}
+EDGES = [
+    ("temperature\n≤ 19", "cloudy", 0.5, False),
+    ("temperature\n≤ 19", "wind\n≤ 7", 0.5, True),
+    ("cloudy", "0.7", 0.6, True),
+    ("cloudy", "0.6", 0.4, False),
+    ("wind\n≤ 7", "0.4", 0.3, True),
+    ("wind\n≤ 7", "0.5", 0.7, False),
+]
+
+
+def main() -> None:
+    matplotlib.use("Agg")
+    with plt.rc_context({"font.size": 10, "text.color": INK, "xtick.color": INK, "ytick.color": INK}):
+        figure, (left, right) = plt.subplots(
+            1, 2, figsize=(10, 3.4), width_ratios=(1.5, 1), layout="constrained"
+        )
+        _draw_tree(left)
+        _draw_values(right)
+        figure.savefig(IMAGES / "tree.png", dpi=130)
+        plt.close(figure)
+
+        figure, axes = plt.subplots(figsize=(6.5, 3.2), layout="constrained")
+        _draw_integral(axes)
+        figure.savefig(IMAGES / "integral.png", dpi=130)
+        plt.close(figure)
+
+
+def _draw_tree(axes: Axes) -> None:
+    """Edges that the day satisfies are blue; each says which share of the training rows took it."""
+    for parent, child, share, satisfied in EDGES:
+        (x0, y0), (x1, y1) = NODES[parent], NODES[child]
+        axes.plot(
+            [x0, x1], [y0, y1], color=TAKEN if satisfied else FAINT, lw=3 if satisfied else 1.5, zorder=0
+        )
+        axes.text(
+            (x0 + x1) / 2, (y0 + y1) / 2, f"w = {share}", ha="center", backgroundcolor="white", fontsize=9
+        )
+    for name, (x, y) in NODES.items():
+        box = {"boxstyle": "round,pad=0.4", "facecolor": "white", "edgecolor": INK}
+        axes.text(x, y, name, ha="center", va="center", bbox=box)
+    axes.set_xlim(0, 8)
+    axes.set_ylim(0.6, 3.5)
+    axes.axis("off")
+    axes.set_title("20 degrees, not cloudy, wind 6: satisfied edges are blue", fontsize=10, loc="left")
+
+
+def _draw_values(axes: Axes) -> None:
+    """From what the tree expects of any day to what it predicts for this one; see the page."""
+    names, values = ["temperature", "cloudy", "wind"], np.array([-0.1225, 0.01, -0.0525])
+    ends = 0.565 + np.cumsum(values)
+    axes.barh(names, values, left=ends - values, color=np.where(values > 0, POSITIVE, NEGATIVE), height=0.5)
+    for name, value, end in zip(names, values, ends, strict=True):
+        axes.text(max(end, end - value) + 0.004, name, f"{value:+.4f}", va="center")
+    axes.axvline(0.565, color=FAINT, zorder=0)
+    axes.axvline(0.4, color=FAINT, zorder=0)
+    axes.set_xlim(0.38, 0.62)
+    axes.set_xticks([0.4, 0.565], ["0.4\nprediction", "0.565\nexpected"])
+    axes.invert_yaxis()
+    axes.spines[["top", "right", "left"]].set_visible(False)
+    axes.tick_params(axis="y", length=0)
+    axes.set_title("the values φ", fontsize=10, loc="left")
+
+
+def _draw_integral(axes: Axes) -> None:
+    """The integrand of one leaf with six players: degree 5, so three points are exact."""
+    satisfied, absent = np.array([1, 1, 0, 1, 0, 1]), np.array([0.3, 0.6, 0.5, 0.8, 0.9, 0.4])
+    t = np.linspace(0, 1, 400)
+    points, weights = np.polynomial.legendre.leggauss(3)
+    points, weights = (1 + points) / 2, weights / 2
+
+    def integrand(t: np.ndarray) -> np.ndarray:
+        u = t[:, np.newaxis] * satisfied[1:] + (1 - t[:, np.newaxis]) * absent[1:]
+        return (satisfied[0] - absent[0]) * u.prod(axis=1)
+
+    axes.plot(t, integrand(t), color=INK, lw=1.5)
+    starts = np.append(0, np.cumsum(weights)[:-1])
+    for start, weight, height, point in zip(starts, weights, integrand(points), points, strict=True):
+        axes.bar(start, height, weight, align="edge", color=TAKEN, alpha=0.18, edgecolor="white")
+        axes.plot([point], [height], "o", color=TAKEN)
+    many_points, many_weights = np.polynomial.legendre.leggauss(40)
+    exact = float(many_weights @ integrand((1 + many_points) / 2) / 2)
+    assert np.isclose(weights @ integrand(points), exact, rtol=1e-14)
+    axes.set_xticks([0, *points, 1], ["0", "t₁", "t₂", "t₃", "1"])
+    axes.spines[["top", "right"]].set_visible(False)
+    axes.set_title(
+        "three bars of width ω and height at t have exactly the area under the curve", fontsize=10, loc="left"
+    )
+
+
+if __name__ == "__main__":
+    main()

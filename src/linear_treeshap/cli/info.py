@@ -1,0 +1,63 @@
+"""Describe a model file: whose it is, how large, what it reads and what it starts from."""
+
+from __future__ import annotations
+
+import argparse
+import json
+from typing import Any
+
+from . import models
+
+__all__ = ["add_to"]
+
+_EXAMPLES = """\
+examples:
+  linear-treeshap info model.json
+  linear-treeshap info model.txt --json | jq .features
+"""
+
+
+def add_to(subparsers: Any) -> argparse.ArgumentParser:
+    parser: argparse.ArgumentParser = subparsers.add_parser(
+        "info", help="describe a model file", description=__doc__, epilog=_EXAMPLES
+    )
+    models.add_arguments(parser)
+    parser.add_argument("--json", action="store_true", help="print JSON")
+    parser.set_defaults(run=run)
+    return parser
+
+
+def run(args: argparse.Namespace) -> None:
+    model = models.read(args.model, trust=args.trust, allow_pickle=args.allow_pickle)
+    explainer = model.explainer()
+    ensemble = explainer.ensemble
+    names = explainer.feature_names
+    facts: dict[str, Any] = {
+        "file": str(model.path),
+        "library": model.library,
+        "trees": ensemble.n_trees,
+        "leaves": ensemble.n_leaves,
+        "depth": ensemble.depth,
+        "features": ensemble.n_features,
+        "feature_names": None if names is None else list(names),
+        "categorical_features": len({*ensemble.feature[ensemble.category_set >= 0].tolist()}),
+        "number_type": ensemble.row_format.dtype,
+        "outputs": ensemble.n_outputs,
+        "output_names": None if ensemble.output_names is None else list(ensemble.output_names),
+        "base_values": ensemble.expected_value.tolist(),
+    }
+    if args.json:
+        print(json.dumps(facts))
+        return
+    for label, fact in facts.items():
+        print(f"{label.replace('_', ' '):<22}{_shown(fact)}")
+
+
+def _shown(fact: Any) -> str:
+    """A fact in one line."""
+    if fact is None:
+        return "not known"
+    if isinstance(fact, list):
+        texts = [f"{part:.6g}" if isinstance(part, float) else str(part) for part in fact]
+        return ", ".join(texts[:10]) + (f", … ({len(texts)} in all)" if len(texts) > 10 else "")
+    return f"{fact:,}" if isinstance(fact, int) else str(fact)

@@ -1,0 +1,69 @@
+"""Write a page that shows which features matter, and why each row got its prediction."""
+
+from __future__ import annotations
+
+import argparse
+import sys
+from dataclasses import replace
+from typing import Any
+
+import numpy as np
+import numpy.typing as npt
+
+from . import models, output, rows
+from .numbers import count, threads
+
+__all__ = ["add_to"]
+
+_EXAMPLES = """\
+examples:
+  linear-treeshap report model.json rows.parquet -o report.html
+  linear-treeshap report model.txt rows.csv -o report.html --key customer --rows 2000
+
+The page works offline and holds its rows. Of a larger file, rows are drawn at random, the
+same ones each time, and the page says how many of how many.
+"""
+
+
+def add_to(subparsers: Any) -> argparse.ArgumentParser:
+    parser: argparse.ArgumentParser = subparsers.add_parser(
+        "report", help="write a page to look at", description=__doc__, epilog=_EXAMPLES
+    )
+    models.add_arguments(parser)
+    rows.add_arguments(parser)
+    models.add_groups_argument(parser)
+    output.add_arguments(parser, metavar="PAGE", help="page to write, such as report.html", table=False)
+    parser.add_argument(
+        "--rows", metavar="N", type=count, default=10_000, help="rows on the page at most (default: 10,000)"
+    )
+    parser.add_argument("--title", metavar="TEXT", help="heading of the page (default: names and numbers)")
+    parser.add_argument("--n-jobs", metavar="N", type=threads, help="threads (default: all CPUs)")
+    parser.set_defaults(run=run)
+    return parser
+
+
+def run(args: argparse.Namespace) -> None:
+    output.check_free(args.out, args.force, args.model, args.data)
+    model = models.read(args.model, trust=args.trust, allow_pickle=args.allow_pickle)
+    explainer = model.explainer(groups=models.read_groups(args.groups), n_jobs=args.n_jobs)
+    reader = rows.RowReader(model, explainer, args.data, args.key)
+    sample, positions, n_rows = reader.sample(args.rows)
+    try:
+        explanation = explainer(sample.rows)
+    except Exception as error:
+        raise reader.named(error, 0) from error
+    n_shown = len(positions)
+    shown = f"{n_rows:,} rows" if n_shown == n_rows else f"{n_shown:,} of {n_rows:,} rows, drawn at random"
+    title = args.title or f"{args.model.name}: {shown}, of {args.data.name}"
+    labelled = replace(explanation, index=_labels(sample, positions))
+    with output.naming(args.out):
+        labelled.report(args.out, title=title, max_rows=args.rows)
+    print(f"Wrote {args.out}: {shown}.", file=sys.stderr)
+
+
+def _labels(sample: rows.Batch, positions: npt.NDArray[np.int64]) -> npt.NDArray[Any]:
+    """What to call each row: its keys, or its number in the file."""
+    if sample.keys.num_columns == 0:
+        return positions
+    keys = zip(*(column.to_pylist() for column in sample.keys.columns), strict=True)
+    return np.array([", ".join(map(str, key)) for key in keys], dtype=object)
