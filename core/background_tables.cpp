@@ -281,6 +281,7 @@ std::vector<double> leaf_values(int n_players, const std::vector<std::uint32_t>&
 std::vector<double> leaf_couples(int n_players, const std::vector<std::uint32_t>& failed, const double* histogram,
                                  const Moments& moments) {
     const auto n = static_cast<std::size_t>(n_players), n_couples = n * (n - 1) / 2;
+    if (n_couples == 0) return {};
     const CountsWithin counts(n_players, failed, histogram);
     const std::size_t everyone = (std::size_t{1} << n) - 1;
     // Sums over the background rows within a set, weighed for k of the couple in β and for a row that fails as
