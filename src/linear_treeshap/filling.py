@@ -26,11 +26,15 @@ def fill(
     progress: Progress,
 ) -> None:
     """Call ``write(part, values[part], tell)`` for slices that make up all rows, and tell how far it is."""
+    slices = given.slices(numbers_per_row=numbers_per_row)
+    if not progress:
+        for part in slices:
+            write(part, values[part], None)
+        return
     with report(progress) as tell:
-        for part in given.slices(numbers_per_row=numbers_per_row):
-            write(part, values[part], None if tell is None else _share(tell, part, given.rows.n_rows))
-        if tell is not None:
-            tell(1.0)
+        for part in slices:
+            write(part, values[part], _share(tell, part, given.rows.n_rows))
+        tell(1.0)
 
 
 def _share(tell: Tell, part: slice, n_rows: int) -> Tell:

@@ -14,12 +14,10 @@ Progress = bool | Callable[[float], object]
 
 
 @contextmanager
-def report(progress: Progress) -> Iterator[Callable[[float], object] | None]:
-    """A function to be told the share done; None if nobody wants to know."""
+def report(progress: Progress) -> Iterator[Callable[[float], object]]:
+    """A function to be told the share done, for those who want to know."""
     if callable(progress):
         yield progress
-    elif not progress:
-        yield None
     elif find_spec("tqdm") is not None:
         from tqdm.auto import tqdm
 

@@ -9,6 +9,7 @@ from __future__ import annotations
 
 import math
 from dataclasses import dataclass, field, fields
+from functools import cached_property
 from typing import Literal
 
 import numpy as np
@@ -91,3 +92,9 @@ class RowFormat:
     @property
     def numpy_dtype(self) -> np.dtype[np.floating]:
         return np.dtype(self.dtype)
+
+    @cached_property
+    def changes_numbers(self) -> bool:
+        """Are there numbers that a tree reads as something else: labels, or marks of missing values?"""
+        labels = self.labelled and not self.numbers_are_codes
+        return bool(labels or not math.isnan(self.missing_value) or self.zero_is_missing or self.truncated)

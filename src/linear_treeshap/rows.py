@@ -127,7 +127,9 @@ def _check_width(width: int, row_format: RowFormat, one_row: bool = False) -> No
 def _dense_reader(array: Array, row_format: RowFormat) -> Callable[[int, int], Array]:
     """Slices of ``array`` as the format says, without a copy where nothing is to be done."""
     dtype = row_format.numpy_dtype
-    changes = _changes_values(row_format)
+    changes = row_format.changes_numbers
+    if array.dtype == dtype and array.flags.c_contiguous and not changes:
+        return lambda start, stop: array[start:stop]
 
     def read(start: int, stop: int) -> Array:
         with np.errstate(over="ignore"):  # beyond float32 is infinity, as in the libraries
@@ -139,12 +141,6 @@ def _dense_reader(array: Array, row_format: RowFormat) -> Callable[[int, int], A
         return part
 
     return read
-
-
-def _changes_values(row_format: RowFormat) -> bool:
-    labels_to_replace = row_format.labelled and not row_format.numbers_are_codes
-    marks_missing = not np.isnan(row_format.missing_value)
-    return bool(labels_to_replace or marks_missing or row_format.zero_is_missing or row_format.truncated)
 
 
 def _apply(part: Array, original: Array, row_format: RowFormat) -> None:
