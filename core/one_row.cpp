@@ -24,7 +24,8 @@ class Rearranger {
     void add_splits() {
         for (const auto& split : tree_.splits) {
             const auto i = static_cast<std::int32_t>(out_.splits.size());
-            out_.splits.push_back({split.threshold, split.feature, split.category_set < 0});
+            out_.splits.push_back({split.threshold, split.feature});
+            if (split.category_set >= 0) out_.has_categories = true;
             if (split.above >= 0 && !split.in_treelet) out_.repeated.push_back({i, split.above + kFirstEdge});
         }
     }

@@ -29,7 +29,6 @@ struct OneRowTree {
     struct Split {
         double threshold;
         std::int32_t column;  // in the chunk's numbering
-        bool is_plain;        // the threshold says it all, unless x is missing
     };
     struct Repeated {
         std::int32_t split;
@@ -55,6 +54,7 @@ struct OneRowTree {
         std::size_t steps;   // where the constants of the steps begin
         std::size_t tables;  // where those of the treelets begin: [state][output][points of players, and H]
     };
+    bool has_categories = false;
     std::vector<Split> splits;
     std::vector<Repeated> repeated;  // splits outside treelets
     std::vector<Treelet> treelets;

@@ -205,13 +205,14 @@ class RowInChunk {
         const auto& tree = tree_at(i);
         std::uint8_t* const satisfied = satisfied_of(i);
         std::uint8_t* to = satisfied + kFirstEdge;
-        const Split* const own = chunk_.trees[i].splits.data();
-        for (const auto& split : tree.splits) {
-            // No branch depends on the row: it could not be foreseen.
-            const bool left = split.is_plain && !has_missing_ ? x_[split.column] <= static_cast<Number>(split.threshold)
-                                                              : asks(own[&split - tree.splits.data()]);
+        const auto add = [&](bool left) {
             *to++ = left;
             *to++ = !left;
+        };
+        if (has_missing_ || tree.has_categories) {
+            for (const auto& split : chunk_.trees[i].splits) add(asks(split));
+        } else {  // the threshold says it all, and no branch depends on the row: it could not be foreseen
+            for (const auto& split : tree.splits) add(x_[split.column] <= static_cast<Number>(split.threshold));
         }
         for (const auto [split, above] : tree.repeated) {
             satisfied[kFirstEdge + 2 * split] &= satisfied[above];
