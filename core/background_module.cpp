@@ -1,9 +1,6 @@
 // The seam to Python for background data; the rest is in module.cpp.
 
-#include <nanobind/nanobind.h>
-#include <nanobind/ndarray.h>
 #include <nanobind/stl/array.h>
-#include <nanobind/stl/optional.h>
 #include <nanobind/stl/unique_ptr.h>
 #include <nanobind/stl/vector.h>
 
@@ -13,43 +10,18 @@
 #include "background.hpp"
 #include "engine.hpp"
 #include "prediction.hpp"
+#include "seam.hpp"
 
-namespace nb = nanobind;
-using namespace nb::literals;
+using namespace nanobind::literals;
 
 namespace linear_treeshap {
 namespace {
 
-using Weights = nb::ndarray<const double, nb::ndim<1>, nb::c_contig, nb::device::cpu>;
-template <class T>
-using Matrix = nb::ndarray<const T, nb::ndim<2>, nb::c_contig, nb::device::cpu>;
-template <class T>
-using Values = nb::ndarray<T, nb::ndim<3>, nb::c_contig, nb::device::cpu>;
 using Predictions = nb::ndarray<double, nb::ndim<2>, nb::c_contig, nb::device::cpu>;
-using Progress = std::optional<nb::callable>;
-
-void require(bool fits) {
-    if (!fits) throw nb::value_error("an array has the wrong shape");
-}
-
-template <class Number>
-RowsView rows_of(const Program& program, const Matrix<Number>& rows) {
-    if (program.is_float32 != std::is_same_v<Number, float>) throw nb::type_error("rows are of the wrong number type");
-    require(rows.shape(1) == static_cast<std::size_t>(program.n_columns));
-    return {rows.data(), rows.shape(0)};
-}
-
-Control::Poll poll_for(const Progress& progress) {
-    return [&progress](double share_done) {
-        const nb::gil_scoped_acquire gil;
-        if (PyErr_CheckSignals() != 0) throw nb::python_error();
-        if (progress) (*progress)(share_done);
-    };
-}
 
 template <class Number>
 std::unique_ptr<BackgroundEngine> with_background(const Engine& engine, const Matrix<Number>& rows,
-                                                  const Weights& weights, bool only_pairs, bool of_couples,
+                                                  const Array<double>& weights, bool only_pairs, bool of_couples,
                                                   int n_threads, const Progress& progress) {
     const RowsView view = rows_of(engine.program(), rows);
     require(weights.size() == 0 || weights.size() == rows.shape(0));

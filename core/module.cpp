@@ -1,9 +1,6 @@
 // The seam to Python: files are read, `compile` is called once, `explain` many times. No arithmetic here, and no
 // validation beyond shapes and types: Python has done that where the user's words are known.
 
-#include <nanobind/nanobind.h>
-#include <nanobind/ndarray.h>
-#include <nanobind/stl/optional.h>
 #include <nanobind/stl/string.h>
 #include <nanobind/stl/tuple.h>
 #include <nanobind/stl/unique_ptr.h>
@@ -19,22 +16,12 @@
 #include "engine.hpp"
 #include "interactions.hpp"
 #include "records.hpp"
+#include "seam.hpp"
 
-namespace nb = nanobind;
-using namespace nb::literals;
+using namespace nanobind::literals;
 
 namespace linear_treeshap {
-
-void bind_background(nb::module_& m);  // background_module.cpp
-
 namespace {
-
-template <class T>
-using Array = nb::ndarray<const T, nb::ndim<1>, nb::c_contig, nb::device::cpu>;
-template <class T>
-using Matrix = nb::ndarray<const T, nb::ndim<2>, nb::c_contig, nb::device::cpu>;
-template <class T>
-using Values = nb::ndarray<T, nb::ndim<3>, nb::c_contig, nb::device::cpu>;
 
 template <class T>
 using Matrices = nb::ndarray<T, nb::ndim<4>, nb::c_contig, nb::device::cpu>;
@@ -75,28 +62,6 @@ RuleFor rule_for(const nb::callable& rule) {
         for (std::size_t k = 0; k < point.size(); ++k) out.weight_per_absent.push_back(out.weight[k] / out.absent[k]);
         return out;
     };
-}
-
-using Progress = std::optional<nb::callable>;
-
-// Lets Python look at its signals, and those who asked at the progress.
-Control::Poll poll_for(const Progress& progress) {
-    return [&progress](double share_done) {
-        const nb::gil_scoped_acquire gil;
-        if (PyErr_CheckSignals() != 0) throw nb::python_error();
-        if (progress) (*progress)(share_done);
-    };
-}
-
-void require(bool fits) {
-    if (!fits) throw nb::value_error("rows or out have the wrong shape");
-}
-
-template <class Number>
-RowsView rows_of(const Program& program, const Matrix<Number>& rows) {
-    if (program.is_float32 != std::is_same_v<Number, float>) throw nb::type_error("rows are of the wrong number type");
-    require(rows.shape(1) == static_cast<std::size_t>(program.n_columns));
-    return {rows.data(), rows.shape(0)};
 }
 
 template <class Number, class Value>

@@ -18,6 +18,7 @@
 #include "expansion.hpp"
 #include "interactions.hpp"
 #include "simd.hpp"
+#include "transpose.hpp"
 
 namespace linear_treeshap::LTS_ISA {
 namespace {
@@ -386,25 +387,6 @@ LTS_INLINE void add_unaligned(double* to, Vec a) {
     std::memcpy(to, &old, sizeof old);
 }
 
-// Turns a square of numbers round: vector i, lane j → vector j, lane i. Pairs of vectors swap halves, quarters, ….
-LTS_INLINE void turn_round(std::array<Vec, kLanes>& square) {
-    using Lanes = decltype(Vec::v);
-    typedef std::int64_t Order __attribute__((vector_size(8 * kLanes)));
-    for (int step = 1; step < kLanes; step *= 2) {
-        Order first{}, second{};
-        for (int lane = 0; lane < kLanes; ++lane) {
-            first[lane] = (lane & step) == 0 ? lane : kLanes + lane - step;
-            second[lane] = (lane & step) == 0 ? lane + step : kLanes + lane;
-        }
-        for (int i = 0; i < kLanes; ++i) {
-            if ((i & step) != 0) continue;
-            const Lanes a = square[at(i)].v, b = square[at(i + step)].v;
-            square[at(i)].v = __builtin_shuffle(a, b, first);
-            square[at(i + step)].v = __builtin_shuffle(a, b, second);
-        }
-    }
-}
-
 // Adds φ of a group of rows to their values. Rows are turned round a square at a time where the square's sets stand
 // side by side, which is everywhere in a model of one chunk and one output.
 template <int V>
@@ -418,9 +400,9 @@ void add_to_values(const SetProgram& program, const SetChunk& chunk, const doubl
         const auto set = at(chunk.sets[s]);
         if (all_outputs == 1 && s + kLanes <= chunk.sets.size() && at(chunk.sets[s + kLanes - 1]) == set + kLanes - 1) {
             for (std::size_t begin = 0; begin < n_rows; begin += kLanes) {
-                std::array<Vec, kLanes> square;
+                Square square;
                 for (std::size_t i = 0; i < kLanes; ++i) square[i] = load(phi + (s + i) * group_rows + begin);
-                turn_round(square);
+                transpose(square);
                 for (std::size_t r = 0; r < std::min<std::size_t>(kLanes, n_rows - begin); ++r)
                     add_unaligned(first + (begin + r) * row_doubles + set, square[r]);
             }
