@@ -27,7 +27,7 @@ def fill(
 ) -> None:
     """Call ``write(part, values[part], tell)`` for slices that make up all rows, and tell how far it is."""
     slices = given.slices(numbers_per_row=numbers_per_row)
-    if not progress:
+    if not progress:  # the engine does not report at all, which a single row is grateful for
         for part in slices:
             write(part, values[part], None)
         return

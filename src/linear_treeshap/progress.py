@@ -15,9 +15,11 @@ Progress = bool | Callable[[float], object]
 
 @contextmanager
 def report(progress: Progress) -> Iterator[Callable[[float], object]]:
-    """A function to be told the share done, for those who want to know."""
+    """A function to be told the share done, whether or not somebody wants to know."""
     if callable(progress):
         yield progress
+    elif not progress:
+        yield lambda share: None
     elif find_spec("tqdm") is not None:
         from tqdm.auto import tqdm
 

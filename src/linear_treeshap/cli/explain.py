@@ -97,8 +97,7 @@ def run(args: argparse.Namespace) -> None:
                 raise reader.named(error, batch.first_row) from error
             write(_table(explanation if only is None else explanation[..., only], batch, args))
             n_rows += len(explanation)
-            if tell is not None:
-                tell(batch.share)
+            tell(batch.share)
     seconds = time.perf_counter() - start
     if args.json:
         print(json.dumps({"rows": n_rows, "seconds": round(seconds, 3), "out": str(args.out)}))

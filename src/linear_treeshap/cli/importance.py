@@ -60,8 +60,7 @@ def run(args: argparse.Namespace) -> None:
             for batch in reader:
                 first_row = batch.first_row
                 yield batch.rows
-                if tell is not None:
-                    tell(batch.share)
+                tell(batch.share)
 
         try:
             found = global_importance(explainer, batches())
