@@ -136,6 +136,17 @@ def test_facts_name_the_model_and_the_check(tmp_path: Path) -> None:
     assert facts["Sums compared with"].startswith("nothing")
 
 
+def test_facts_name_an_output_that_is_a_function_of_one_s_own(tmp_path: Path) -> None:
+    from sklearn.tree import DecisionTreeRegressor
+
+    X = np.random.default_rng(0).normal(size=(30, 2))
+    model = DecisionTreeRegressor(max_depth=2).fit(X, X[:, 0])
+    explanation = TreeExplainer(model, X, model_output=np.exp)(X)
+    facts = dict(content_of(explanation.report(tmp_path / "page.html"))["facts"])
+    assert facts["Output explained"] == "exp"
+    assert facts["Feature perturbation"] == "interventional"
+
+
 def test_a_page_loads_nothing_and_runs_two_scripts_only(tmp_path: Path) -> None:
     """Its policy names them by their hashes; no other address is in the page around them."""
     page = cases.hostile().report(tmp_path / "page.html", title=cases.HOSTILE).read_text("utf-8")

@@ -37,8 +37,22 @@ class About:
     checked_with: str = "nothing"
 
     @classmethod
-    def of(cls, model: object, ensemble: TreeEnsemble, **asked: Any) -> About:
+    def of(
+        cls, model: object, ensemble: TreeEnsemble, *, model_output: object, index: object, **asked: Any
+    ) -> About:
         """Of the model that was given: an object is called by its class, a file by its name."""
         is_file = isinstance(model, (str, os.PathLike))
         name = os.path.basename(str(model)) if is_file else type(model).__name__
-        return cls(name, ensemble.n_trees, ensemble.n_leaves, **asked)
+        return cls(
+            name,
+            ensemble.n_trees,
+            ensemble.n_leaves,
+            _in_words(model_output),
+            index=_in_words(index),
+            **asked,
+        )
+
+
+def _in_words(asked: object) -> str:
+    """What a user asked for: a name, a tuple of a name and numbers, or a function of their own."""
+    return asked if isinstance(asked, str) else str(getattr(asked, "__name__", asked))

@@ -151,9 +151,9 @@ class TreeExplainer:
         self._about = About.of(
             model,
             self.ensemble,
-            model_output=self.model_output,
+            model_output=model_output,
             feature_perturbation=self.feature_perturbation,
-            index=index if isinstance(index, str) else repr(index),
+            index=index,
             adds_up=self._index.is_efficient,
         )
 
