@@ -69,12 +69,7 @@ def add_to(subparsers: Any) -> argparse.ArgumentParser:
         action="store_false",
         help="do not compare the sums of values with predictions",
     )
-    parser.add_argument(
-        "--progress",
-        action=argparse.BooleanOptionalAction,
-        default=None,
-        help="show a progress bar (default: on a terminal)",
-    )
+    rows.add_progress_argument(parser)
     parser.add_argument("--json", action="store_true", help="print what was done, as JSON")
     parser.set_defaults(run=run)
     return parser
@@ -87,7 +82,7 @@ def run(args: argparse.Namespace) -> None:
     explainer = model.explainer(groups=models.read_groups(args.groups), n_jobs=args.n_jobs)
     reader = rows.RowReader(model, explainer, args.data, args.key)
     only = _position(args.only, explainer.ensemble)
-    show = sys.stderr.isatty() if args.progress is None else args.progress
+    show = rows.shows_progress(args)
     n_rows = 0
     with output.writing(args.out) as write, report(show) as tell:
         for batch in reader:

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import argparse
 import json
-import sys
 from collections.abc import Iterator
 from typing import Any
 
@@ -36,12 +35,7 @@ def add_to(subparsers: Any) -> argparse.ArgumentParser:
     models.add_groups_argument(parser)
     parser.add_argument("--top", metavar="K", type=count, help="only the K most important features")
     parser.add_argument("--n-jobs", metavar="N", type=threads, help="threads (default: all CPUs)")
-    parser.add_argument(
-        "--progress",
-        action=argparse.BooleanOptionalAction,
-        default=None,
-        help="show a progress bar (default: on a terminal)",
-    )
+    rows.add_progress_argument(parser)
     parser.add_argument("--json", action="store_true", help="print JSON")
     parser.set_defaults(run=run)
     return parser
@@ -51,7 +45,7 @@ def run(args: argparse.Namespace) -> None:
     model = models.read(args.model, trust=args.trust, allow_pickle=args.allow_pickle)
     explainer = model.explainer(groups=models.read_groups(args.groups), n_jobs=args.n_jobs)
     reader = rows.RowReader(model, explainer, args.data, args.key)
-    show = sys.stderr.isatty() if args.progress is None else args.progress
+    show = rows.shows_progress(args)
     first_row = 0
     with report(show) as tell:
 

@@ -7,6 +7,7 @@ CSV or Parquet file what it means in a data frame: a category, if the model has 
 from __future__ import annotations
 
 import argparse
+import sys
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from importlib.util import find_spec
@@ -58,6 +59,19 @@ def add_arguments(parser: argparse.ArgumentParser, *, optional: bool = False) ->
         default=[],
         help="a column that is no feature and identifies a row; may be given several times",
     )
+
+
+def add_progress_argument(parser: argparse.ArgumentParser) -> None:
+    parser.add_argument(
+        "--progress",
+        action=argparse.BooleanOptionalAction,
+        default=None,
+        help="show a progress bar (default: on a terminal)",
+    )
+
+
+def shows_progress(args: argparse.Namespace) -> bool:
+    return sys.stderr.isatty() if args.progress is None else bool(args.progress)
 
 
 class RowReader:
