@@ -257,7 +257,7 @@ template <int V>
 void walk_block(const Chunk& chunk, const Tree& tree, const PointTile& tile, const double* constants,
                 const std::uint64_t* satisfied, std::uint8_t* states, int n_rows, double* phi, double* stack) {
     find_states(tree, satisfied, states);
-    const auto walk = [&]<int K>() {
+    with_points(tile.n_points, [&]<int K>() {
         constexpr int group_rows = V * kLanes;
         double* const stack_h = stack + at(tree.n_levels + 1) * Walk<K, V>::kTileDoubles;
         double* to = phi;
@@ -266,18 +266,7 @@ void walk_block(const Chunk& chunk, const Tree& tree, const PointTile& tile, con
                 constants, constants + tile.tables);
             to += chunk.players.size() * at(chunk.n_outputs) * group_rows;
         }
-    };
-    static_assert(kMaxTile == 4);
-    switch (tile.n_points) {
-        case 1:
-            return walk.template operator()<1>();
-        case 2:
-            return walk.template operator()<2>();
-        case 3:
-            return walk.template operator()<3>();
-        default:
-            return walk.template operator()<4>();
-    }
+    });
 }
 
 // ---- trees that are one table ---------------------------------------------------------------------

@@ -138,6 +138,22 @@ struct Program {
     std::size_t expansion_size = 0;  // doubles, of all trees together
 };
 
+// Calls a function whose template argument is the number of points of a tile.
+template <class Function>
+void with_points(int n_points, const Function& function) {
+    static_assert(kMaxTile == 4);
+    switch (n_points) {
+        case 1:
+            return function.template operator()<1>();
+        case 2:
+            return function.template operator()<2>();
+        case 3:
+            return function.template operator()<3>();
+        default:
+            return function.template operator()<4>();
+    }
+}
+
 Program compile(const EnsembleView& ensemble, const RuleFor& rule_for);
 
 inline std::size_t factor_scalars(const Split& split, int n_points) {

@@ -244,7 +244,7 @@ class RowInChunk {
     void walk(std::size_t i) const {
         const auto& tree = tree_at(i);
         for (const auto& tile : tree.tiles) {
-            const auto walk = [&]<int K>() {
+            with_points(tile.n_points, [&]<int K>() {
                 const Four* const constants = tree.constants.data();
                 RowWalk<K>{chunk_.n_outputs,
                            tree,
@@ -256,21 +256,7 @@ class RowInChunk {
                            constants + tile.steps,
                            constants + tile.tables}
                     .run();
-            };
-            static_assert(kMaxTile == 4);
-            switch (tile.n_points) {
-                case 1:
-                    walk.template operator()<1>();
-                    break;
-                case 2:
-                    walk.template operator()<2>();
-                    break;
-                case 3:
-                    walk.template operator()<3>();
-                    break;
-                default:
-                    walk.template operator()<4>();
-            }
+            });
         }
     }
 

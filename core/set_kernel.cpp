@@ -346,25 +346,14 @@ std::size_t stack_doubles(int levels, int n_outputs) {
 template <int V>
 void walk_tree(const SetProgram& program, const SetTree& tree, const PointTile& tile, int n_outputs,
                const double* constants, const std::uint64_t* satisfied, int shift, double* phi, double* stack) {
-    const auto walk = [&]<int K>() {
+    with_points(tile.n_points, [&]<int K>() {
         const std::size_t level_doubles = at(tree.n_levels + 1) * SetWalk<K, V>::kTileDoubles;
         double* const stack_h = stack + level_doubles;
         auto* const edges = reinterpret_cast<Edge<V>*>(stack_h + 2 * at(n_outputs) * level_doubles);
         SetWalk<K, V>{tree,  n_outputs, program.min_order, program.max_order, constants, satisfied, shift, phi, stack,
                       edges, stack_h}
             .run(constants + K);
-    };
-    static_assert(kMaxTile == 4);
-    switch (tile.n_points) {
-        case 1:
-            return walk.template operator()<1>();
-        case 2:
-            return walk.template operator()<2>();
-        case 3:
-            return walk.template operator()<3>();
-        default:
-            return walk.template operator()<4>();
-    }
+    });
 }
 
 // Subsets get their shares, a set's own after those of larger sets, which come later: each gives what it had.
