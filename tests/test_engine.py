@@ -4,11 +4,8 @@ from __future__ import annotations
 
 import multiprocessing
 import os
-import signal
 import subprocess
 import sys
-import threading
-import time
 from concurrent.futures import ThreadPoolExecutor
 from itertools import pairwise
 from pathlib import Path
@@ -16,6 +13,7 @@ from pathlib import Path
 import numpy as np
 import numpy.typing as npt
 import pytest
+from interrupts import interrupt
 from strategies import chain, random_ensemble, random_rows
 
 from linear_treeshap.engine import KERNEL_VARIABLE, Engine, _cgroup_cpus, available_cpus, n_threads
@@ -172,18 +170,7 @@ except KeyboardInterrupt:
 
 @pytest.mark.parametrize("n_jobs", [1, 2])
 def test_ctrl_c_interrupts_within_a_second(n_jobs: int) -> None:
-    code = LONG_CALL.format(tests=str(Path(__file__).parent), n_jobs=n_jobs)
-    with subprocess.Popen([sys.executable, "-c", code], stdout=subprocess.PIPE, text=True) as child:
-        assert child.stdout is not None
-        assert child.stdout.readline() == "ready\n"
-        threading.Event().wait(0.3)  # let the long call begin
-        child.send_signal(signal.SIGINT)
-        sent = time.monotonic()
-        answer = child.stdout.readline()
-        waited = time.monotonic() - sent
-        assert answer == "interrupted\n"
-        assert waited < 3  # half a second at most when idle; generous to a busy machine
-        assert child.stdout.read() == "usable\n"
+    assert interrupt(LONG_CALL, n_jobs=n_jobs) == "usable\n"
 
 
 def test_progress_is_reported_and_its_errors_stop_the_work(forest: TreeEnsemble) -> None:
