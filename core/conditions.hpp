@@ -10,6 +10,7 @@
 #include "simd.hpp"
 
 #define LTS_INLINE [[gnu::always_inline]] inline
+#define LTS_INLINED __attribute__((always_inline))  // of a lambda
 
 namespace linear_treeshap::LTS_ISA {
 

@@ -90,10 +90,12 @@ struct RowWalk {
         const Side left = side_constants<kLeft>(c, step.n_states, above + satisfied[step.edge], from);
         const Side right = side_constants<kRight>(c, step.n_states, above + satisfied[step.edge + 1], from);
         for (int output = 0; output < n_outputs; ++output) {
+            double& to = phi[step.slot + output];
             const Quad h_left = h_of_side<kLeft>(step, 0, output, left);
+            to += dot(h_left, *left.difference);
             const Quad h_right = h_of_side<kRight>(step, 1, output, right);
+            to += dot(h_right, *right.difference);
             store(h_of(step.level, step.side)[output], h_left + h_right);
-            phi[step.slot + output] += dot(h_left, *left.difference) + dot(h_right, *right.difference);
         }
         return from;
     }

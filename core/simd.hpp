@@ -5,6 +5,7 @@
 // selects by inside.
 #pragma once
 
+#include <array>
 #include <cstddef>
 #include <cstdint>
 #include <cstring>
@@ -28,6 +29,7 @@ struct Mask {
 struct Index {
     __m512i i;
 };
+inline constexpr std::array<std::uint8_t, 4> kStateBit{1, 2, 4, 8};
 
 inline constexpr int kLanes = 8;
 
@@ -68,10 +70,10 @@ inline Vec gather(const double* table, const std::uint8_t* index) {
     return {_mm512_mask_i32gather_pd(_mm512_setzero_pd(), 0xff, _mm256_cvtepu8_epi32(bytes), table, 8)};
 }
 
-// Adds 2^bit to the state of each of 64 rows whose bit is set.
-inline void add_bit(std::uint8_t* states, std::uint64_t rows, int bit) {
+// Adds a value to the bytes of those of 64 rows whose bit is set.
+inline void add_where(std::uint8_t* states, std::uint64_t rows, std::uint8_t value) {
     const __m512i old = _mm512_load_si512(states);
-    _mm512_store_si512(states, _mm512_mask_add_epi8(old, rows, old, _mm512_set1_epi8(static_cast<char>(1 << bit))));
+    _mm512_store_si512(states, _mm512_mask_add_epi8(old, rows, old, _mm512_set1_epi8(static_cast<char>(value))));
 }
 
 // Bit r: does row r of kRows, of a block of 64, have a value <= threshold (missing values: `missing_left`)?
@@ -149,30 +151,32 @@ inline Mask mask_of(std::uint64_t bits) {
 }
 
 #if defined(__AVX2__)
-// A table of 4 doubles is 8 floats, which `vpermps` can permute; the higher bits of the index choose
-// between such tables.
+// A table of 4 doubles is 8 floats, which `vpermps` can permute; a further bit of the state chooses between two
+// such tables. `vpermps` reads the lowest three bits of every 32, `blendv` the sign: one register serves both.
 struct Index {
-    __m256i pair;        // for each double of a lane: 2·(index mod 4), 2·(index mod 4) + 1
-    __m256d bit2, bit3;  // in the sign, where blendv looks
+    __m256i i;
 };
+inline constexpr std::array<std::uint8_t, 4> kStateBit{0x02, 0x04, 0x80, 0x40};
 inline Index index_of(const std::uint8_t* states) {
     std::int32_t four;
     std::memcpy(&four, states, sizeof four);
-    const __m256i state = _mm256_cvtepu8_epi64(_mm_cvtsi32_si128(four));
-    const __m256i first = _mm256_slli_epi64(_mm256_and_si256(state, _mm256_set1_epi64x(3)), 1);
-    return {_mm256_or_si256(first, _mm256_slli_epi64(_mm256_add_epi64(first, _mm256_set1_epi64x(1)), 32)),
-            _mm256_castsi256_pd(_mm256_slli_epi64(state, 61)), _mm256_castsi256_pd(_mm256_slli_epi64(state, 60))};
+    const __m256i where = _mm256_setr_epi8(0, -1, -1, -1, 0, -1, -1, 0, 1, -1, -1, -1, 1, -1, -1, 1,  //
+                                           2, -1, -1, -1, 2, -1, -1, 2, 3, -1, -1, -1, 3, -1, -1, 3);
+    return {_mm256_or_si256(_mm256_shuffle_epi8(_mm256_set1_epi32(four), where), _mm256_set1_epi64x(1LL << 32))};
 }
 template <int kStates>
 struct Table {
-    __m256 part[kStates / 4];
-    explicit Table(const double* from) {
-        for (int i = 0; i < kStates / 4; ++i) part[i] = _mm256_castpd_ps(_mm256_load_pd(from + 4 * i));
-    }
+    const double* entry;  // there are too few registers to keep it in
+    explicit Table(const double* from) : entry(from) {}
     Vec operator[](Index i) const {
-        const auto four = [&](int p) { return _mm256_castps_pd(_mm256_permutevar8x32_ps(part[p], i.pair)); };
-        __m256d out = _mm256_blendv_pd(four(0), four(1), i.bit2);
-        if constexpr (kStates == 16) out = _mm256_blendv_pd(out, _mm256_blendv_pd(four(2), four(3), i.bit2), i.bit3);
+        const auto four = [&](int p) {
+            return _mm256_castps_pd(_mm256_permutevar8x32_ps(_mm256_castpd_ps(_mm256_load_pd(entry + 4 * p)), i.i));
+        };
+        const __m256d bit2 = _mm256_castsi256_pd(i.i);
+        __m256d out = _mm256_blendv_pd(four(0), four(1), bit2);
+        if constexpr (kStates == 16)
+            out = _mm256_blendv_pd(out, _mm256_blendv_pd(four(2), four(3), bit2),
+                                   _mm256_castsi256_pd(_mm256_slli_epi64(i.i, 1)));
         return {(DoubleVector)out};
     }
 };
@@ -180,6 +184,7 @@ struct Table {
 struct Index {
     IntVector i;
 };
+inline constexpr std::array<std::uint8_t, 4> kStateBit{1, 2, 4, 8};
 inline Index index_of(const std::uint8_t* states) {
     Index out{};
     for (int l = 0; l < kLanes; ++l) out.i[l] = states[l];
@@ -204,7 +209,7 @@ inline Vec gather(const double* table, const std::uint8_t* index) {
 }
 
 #if defined(__AVX2__)
-inline void add_bit(std::uint8_t* states, std::uint64_t rows, int bit) {
+inline void add_where(std::uint8_t* states, std::uint64_t rows, std::uint8_t value) {
     // Each byte of the mask is copied to the eight rows it speaks of, which then look at their own bit.
     const __m256i spread = _mm256_setr_epi64x(0, 0x0101010101010101, 0x0202020202020202, 0x0303030303030303);
     const __m256i own_bit = _mm256_set1_epi64x(static_cast<long long>(0x8040201008040201));
@@ -212,13 +217,13 @@ inline void add_bit(std::uint8_t* states, std::uint64_t rows, int bit) {
         auto* const at = reinterpret_cast<__m256i*>(states + 32 * half);
         const __m256i bytes = _mm256_shuffle_epi8(_mm256_set1_epi32(static_cast<int>(rows >> (32 * half))), spread);
         const __m256i is_set = _mm256_cmpeq_epi8(_mm256_and_si256(bytes, own_bit), own_bit);
-        const __m256i value = _mm256_and_si256(is_set, _mm256_set1_epi8(static_cast<char>(1 << bit)));
-        _mm256_store_si256(at, _mm256_or_si256(_mm256_load_si256(at), value));
+        const __m256i added = _mm256_and_si256(is_set, _mm256_set1_epi8(static_cast<char>(value)));
+        _mm256_store_si256(at, _mm256_or_si256(_mm256_load_si256(at), added));
     }
 }
 #else
-inline void add_bit(std::uint8_t* states, std::uint64_t rows, int bit) {
-    for (int r = 0; r < 64; ++r) states[r] = static_cast<std::uint8_t>(states[r] | (((rows >> r) & 1U) << bit));
+inline void add_where(std::uint8_t* states, std::uint64_t rows, std::uint8_t value) {
+    for (int r = 0; r < 64; ++r) states[r] = static_cast<std::uint8_t>(states[r] | (((rows >> r) & 1U) * value));
 }
 #endif
 
@@ -258,6 +263,10 @@ inline std::uint64_t at_most(const Number* x, Number threshold, bool missing_lef
 #endif
 
 #endif
+
+inline void add_bit(std::uint8_t* states, std::uint64_t rows, int bit) {
+    add_where(states, rows, static_cast<std::uint8_t>(1 << bit));
+}
 
 // Four doubles, whatever the width of the machine: what one row computes with.
 #if defined(__AVX2__)
