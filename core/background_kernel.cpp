@@ -47,13 +47,19 @@ void evaluate(const Program& program, const Chunk& chunk, const Tree& tree, cons
 
 // The states of 64 rows, in two bytes each.
 struct States {
-    alignas(64) std::array<std::uint8_t, kBlockRows> low{};
-    alignas(64) std::array<std::uint8_t, kBlockRows> high{};
+    alignas(64) std::array<std::uint8_t, kBlockRows> low;
+    alignas(64) std::array<std::uint8_t, kBlockRows> high;
 
     States(const BackgroundTree& plan, const LeafTable& table, const std::uint64_t* words) {
         const auto* const bit_word = &plan.bit_word[at(table.first_bit)];
-        for (int bit = 0; bit < std::min(table.n_bits, 8); ++bit) add_bit(low.data(), words[bit_word[bit]], bit);
-        for (int bit = 8; bit < table.n_bits; ++bit) add_bit(high.data(), words[bit_word[bit]], bit - 8);
+        const auto bytes = [&](int first, int end) {
+            Bytes out;
+            for (int bit = first; bit < end; ++bit)
+                out.add(words[bit_word[bit]], static_cast<std::uint8_t>(1 << (bit - first)));
+            return out;
+        };
+        bytes(0, std::min(table.n_bits, 8)).store(low.data());
+        bytes(8, table.n_bits).store(high.data());
     }
     std::size_t operator[](std::size_t row) const { return low[row] | std::size_t{high[row]} << 8; }
 };

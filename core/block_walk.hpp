@@ -10,6 +10,7 @@
 #pragma once
 
 #include <array>
+#include <bit>
 #include <cstddef>
 #include <cstdint>
 
@@ -39,15 +40,33 @@ LTS_INLINE void store_tile(double* to, int first, const Tile<K, V>& tile) {
         for (int v = 0; v < V; ++v) store(to + ((first + v) * K + k) * kLanes, tile[at(k)][at(v)]);
 }
 
+// What a walk knows of its rows: `n_blocks` blocks of 64, whose words lie side by side.
+struct WalkRows {
+    const std::uint64_t* satisfied;  // [edge][block] a bit per row
+    const std::uint8_t* states;      // [treelet][row]
+    double* phi;                     // [player][output][row]
+    int n_blocks;
+
+    int stride() const { return n_blocks * kBlockRows; }
+};
+
 // Which rows satisfy an edge, and which satisfied its player's edges above.
 template <bool kRepeated>
 struct EdgeRows {
-    std::uint64_t here, above;
+    const std::uint8_t *here, *above;
 
-    LTS_INLINE EdgeRows(const std::uint64_t* satisfied, int first_row, const Split& split, std::int32_t edge)
-        : here(satisfied[edge] >> first_row), above(kRepeated ? satisfied[split.above] >> first_row : 0) {}
-    LTS_INLINE Mask is_here(int v) const { return mask_of(here >> (v * kLanes)); }
-    LTS_INLINE Mask is_above(int v) const { return mask_of(above >> (v * kLanes)); }
+    LTS_INLINE EdgeRows(const WalkRows& rows, int first_row, const Split& split, std::int32_t edge)
+        : here(bits(rows, first_row, edge)), above(kRepeated ? bits(rows, first_row, split.above) : nullptr) {}
+    LTS_INLINE Mask is_here(int v) const { return mask_at(here, v); }
+    LTS_INLINE Mask is_above(int v) const { return mask_at(above, v); }
+
+    LTS_INLINE static const std::uint8_t* bits(const WalkRows& rows, int first_row, std::int32_t edge) {
+        static_assert(std::endian::native == std::endian::little);
+        return reinterpret_cast<const std::uint8_t*>(rows.satisfied + at(edge * rows.n_blocks)) + first_row / 8;
+    }
+    LTS_INLINE static Mask mask_at(const std::uint8_t* bits, int v) {
+        return mask_of(std::uint64_t{bits[v * kLanes / 8]} >> (v * kLanes % 8));
+    }
 };
 
 // A constant for each point, by whether the row satisfies the edge.
@@ -133,9 +152,9 @@ class Back {
 template <int K, int kStates, int kPlayers>
 class Through {
   public:
-    LTS_INLINE Through(const std::uint8_t* states, const Treelet& treelet, double* phi, const double* table)
+    LTS_INLINE Through(const std::uint8_t* states, const Treelet& treelet, double* phi, int stride, const double* table)
         : states_(states), table_(table) {
-        for (int p = 0; p < kPlayers; ++p) phi_[at(p)] = phi + at(treelet.slot[at(p)]) * kBlockRows;
+        for (int p = 0; p < kPlayers; ++p) phi_[at(p)] = phi + at(treelet.slot[at(p)]) * at(stride);
     }
     template <int V>
     LTS_INLINE Tile<K, V> operator()(Tile<K, V> c, int first) const {
@@ -179,13 +198,10 @@ template <int K>
 class BlockWalk {
   public:
     // `stack` has room for stack_doubles(…).
-    BlockWalk(const Tree& tree, int n_outputs, const std::uint64_t* satisfied, const std::uint8_t* states, double* phi,
-              int first_row, int n_rows, double* stack)
+    BlockWalk(const Tree& tree, int n_outputs, const WalkRows& rows, int first_row, int n_rows, double* stack)
         : tree_(tree),
           n_outputs_(n_outputs),
-          satisfied_(satisfied),
-          states_(states + first_row),
-          phi_(phi + first_row),
+          rows_(rows),
           first_row_(first_row),
           n_vectors_((n_rows + kLanes - 1) / kLanes),
           stack_c_(stack),
@@ -229,7 +245,9 @@ class BlockWalk {
     double* h_of(std::int32_t level, int side, int output) const {
         return stack_h_ + ((at(level) * 2 + at(side)) * at(n_outputs_) + at(output)) * level_doubles();
     }
-    double* phi_of(std::int32_t slot, int output) const { return phi_ + at(slot + output) * kBlockRows; }
+    double* phi_of(std::int32_t slot, int output) const {
+        return rows_.phi + at(slot + output) * at(rows_.stride()) + first_row_;
+    }
 
     const double* next_scalars(std::size_t n) {
         const double* const here = scalars_;
@@ -239,7 +257,7 @@ class BlockWalk {
 
     template <bool kRepeated>
     [[gnu::noinline]] void descend(const Step& step, const Split& split) {
-        const EdgeRows<kRepeated> rows(satisfied_, first_row_, split, 2 * step.split + step.side);
+        const EdgeRows<kRepeated> rows(rows_, first_row_, split, 2 * step.split + step.side);
         const Over<K, kRepeated> over(rows, next_scalars(factor_scalars(split, K)));
         const double* const from = c_of(step.level);
         double* const to = c_of(step.level + 1);
@@ -251,7 +269,7 @@ class BlockWalk {
     template <bool kRepeated>
     void close(const Step& step, const Split& split, int side) {
         const Child child = step.child[at(side)];
-        const EdgeRows<kRepeated> rows(satisfied_, first_row_, split, 2 * step.split + side);
+        const EdgeRows<kRepeated> rows(rows_, first_row_, split, 2 * step.split + side);
         const double* const factors = next_scalars(child == Child::inner ? 0 : factor_scalars(split, K));
         const double* const values = next_scalars(child == Child::leaf ? at(n_outputs_) : 0);
         const double* const differences = next_scalars(2 * K);
@@ -322,7 +340,8 @@ class BlockWalk {
         const auto& treelet = tree_.treelets[at(number)];
         const double* const table = tables_;
         tables_ += (1 + kPlayers) * K * kStates;
-        return {states_ + at(number) * kBlockRows, treelet, phi_of(0, output), table};
+        const std::uint8_t* const states = rows_.states + at(number) * at(rows_.stride()) + first_row_;
+        return {states, treelet, phi_of(0, output), rows_.stride(), table};
     }
 
     // Calls a function whose template arguments are the numbers of states and players of a treelet.
@@ -346,10 +365,8 @@ class BlockWalk {
 
     const Tree& tree_;
     int n_outputs_;
-    const std::uint64_t* satisfied_;  // [edge] a bit per row
-    const std::uint8_t* states_;      // [treelet][row]
-    double* phi_;                     // [player][output][row]
-    int first_row_;                   // of the block's
+    WalkRows rows_;
+    int first_row_;
     int n_vectors_;
     double* stack_c_;                  // [level][vector][K]
     double* stack_h_;                  // [level][side][output][vector][K]

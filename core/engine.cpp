@@ -18,7 +18,7 @@ constexpr std::size_t kMaxCachedBytes = std::size_t{32} << 20;
 constexpr std::size_t kMaxOneRowTrees = 4096;
 
 // Rows of a task: enough to read a tree's constants from afar once and use them many times...
-constexpr std::size_t kTaskRows = 256;
+constexpr std::size_t kTaskRows = 512;
 // ...more where the constants are made anew for every task...
 constexpr std::size_t kTaskRowsExpanding = 1024;
 // ...but never so many that x and φ leave the caches, or that nobody hears Ctrl-C for long.

@@ -20,47 +20,52 @@ namespace {
 
 // For every edge, which rows satisfy all conditions of its player down to it. Splits of a treelet
 // store their bare condition: the table knows the rest.
-LTS_INLINE void satisfy(const Split& split, std::size_t i, std::uint64_t left, std::uint64_t* satisfied) {
-    const std::uint64_t above = split.above < 0 || split.in_treelet ? ~std::uint64_t{0} : satisfied[split.above];
-    satisfied[2 * i] = left & above;
-    satisfied[2 * i + 1] = ~left & above;
+LTS_INLINE void satisfy(const Split& split, std::size_t i, std::uint64_t left, std::uint64_t* satisfied,
+                        std::size_t n_blocks) {
+    const std::uint64_t above =
+        split.above < 0 || split.in_treelet ? ~std::uint64_t{0} : satisfied[at(split.above) * n_blocks];
+    satisfied[2 * i * n_blocks] = left & above;
+    satisfied[(2 * i + 1) * n_blocks] = ~left & above;
 }
 
 // For every treelet and row, the state the row is in.
-void find_states(const Tree& tree, const std::uint64_t* satisfied, std::uint8_t* states) {
-    for (const auto& treelet : tree.treelets) {
-        std::fill_n(states, kBlockRows, std::uint8_t{0});
-        for (int bit = 0; bit < treelet.n_bits; ++bit)
-            add_where(states, satisfied[treelet.bit[at(bit)]], kStateBit[at(bit)]);
-        states += kBlockRows;
-    }
+void find_states(const Tree& tree, const std::uint64_t* satisfied, std::size_t n_blocks, std::uint8_t* states) {
+    for (const auto& treelet : tree.treelets)
+        for (std::size_t b = 0; b < n_blocks; ++b, states += kBlockRows) {
+            Bytes here;
+            for (int bit = 0; bit < treelet.n_bits; ++bit)
+                here.add(satisfied[at(treelet.bit[at(bit)]) * n_blocks + b], kStateBit[at(bit)]);
+            here.store(states);
+        }
 }
 
 // ---- the walk -------------------------------------------------------------------------------------
 
-// A walk of fewer rows needs less memory for what it keeps of every level; it should stay in a cache.
+// Blocks of 64 rows that walk together: the more, the less it matters what a step costs by itself.
+constexpr std::size_t kWalkBlocks = 4;
+
+// What a walk keeps of every level should stay in a cache.
 constexpr std::size_t kMaxStackDoubles = std::size_t{1} << 17;
 constexpr int kMinWalkRows = 16;
 
-int rows_per_walk(int n_levels, int n_outputs) {
-    int n_rows = kBlockRows;
-    while (n_rows > kMinWalkRows && stack_doubles(n_levels, n_outputs, n_rows) > kMaxStackDoubles) n_rows /= 2;
+int rows_per_walk(const Chunk& chunk) {
+    int n_rows = kWalkBlocks * kBlockRows;
+    while (n_rows > kMinWalkRows && stack_doubles(chunk.max_levels, chunk.n_outputs, n_rows) > kMaxStackDoubles)
+        n_rows /= 2;
     return n_rows;
 }
 
 std::size_t stack_size(const Chunk& chunk) {
-    const int n_rows = rows_per_walk(chunk.max_levels, chunk.n_outputs);
-    return stack_doubles(chunk.max_levels, chunk.n_outputs, n_rows);
+    return stack_doubles(chunk.max_levels, chunk.n_outputs, rows_per_walk(chunk));
 }
 
-// Walks a tree at the points of one tile, for one block of rows.
-void walk_block(const Chunk& chunk, const Tree& tree, const PointTile& tile, const double* constants,
-                const std::uint64_t* satisfied, std::uint8_t* states, int n_rows, double* phi, double* stack) {
-    find_states(tree, satisfied, states);
-    const int at_once = rows_per_walk(chunk.max_levels, chunk.n_outputs);
+// Walks a tree at the points of one tile.
+void walk(const Chunk& chunk, const Tree& tree, const PointTile& tile, const double* constants, const WalkRows& rows,
+          int n_rows, double* stack) {
+    const int at_once = rows_per_walk(chunk);
     with_points(tile.n_points, [&]<int K>() {
         for (int first = 0; first < n_rows; first += at_once)
-            BlockWalk<K>(tree, chunk.n_outputs, satisfied, states, phi, first, std::min(at_once, n_rows - first), stack)
+            BlockWalk<K>(tree, chunk.n_outputs, rows, first, std::min(at_once, n_rows - first), stack)
                 .run(constants, constants + tile.tables);
     });
 }
@@ -70,7 +75,8 @@ void walk_block(const Chunk& chunk, const Tree& tree, const PointTile& tile, con
 // The walk, done for every combination of the tree's conditions as if each were a row.
 void expand_lookup(const Program& program, const Chunk& chunk, const Tree& tree, double* out) {
     Buffer<double> constants, stack_buffer, phi_buffer;
-    Buffer<std::uint8_t> states;
+    Buffer<std::uint8_t> states_buffer;
+    std::uint8_t* const states = states_buffer.reserve(tree.treelets.size() * kBlockRows);
     std::vector<std::uint64_t> satisfied(2 * tree.splits.size());
     double* const stack = stack_buffer.reserve(stack_size(chunk));
     const std::size_t n_states = std::size_t{1} << tree.conditions.size();
@@ -83,13 +89,13 @@ void expand_lookup(const Program& program, const Chunk& chunk, const Tree& tree,
             std::uint64_t left = 0;
             for (std::size_t r = 0; r < kBlockRows; ++r)
                 left |= std::uint64_t{((first + r) >> tree.condition_of[i]) & 1} << r;
-            satisfy(tree.splits[i], i, left, satisfied.data());
+            satisfy(tree.splits[i], i, left, satisfied.data(), 1);
         }
+        find_states(tree, satisfied.data(), 1, states);
         std::fill_n(phi, block_doubles, 0.0);
         for (const auto& tile : tree.tiles) {
             expand_tile(program, chunk, tree, tile, constants.reserve(tile.size));
-            walk_block(chunk, tree, tile, constants.data(), satisfied.data(),
-                       states.reserve(tree.treelets.size() * kBlockRows), n_rows, phi, stack);
+            walk(chunk, tree, tile, constants.data(), {satisfied.data(), states, phi, 1}, n_rows, stack);
         }
         for (std::size_t p = 0; p < tree.lookup_slot.size(); ++p)
             for (std::size_t o = 0; o < n_outputs; ++o)
@@ -101,15 +107,17 @@ void expand_lookup(const Program& program, const Chunk& chunk, const Tree& tree,
 
 template <int kRows, class Number>
 void look_up_block(const Program& program, const Chunk& chunk, const Tree& tree, const double* table, const Number* x,
-                   int n_rows, double* phi) {
-    alignas(64) std::array<std::uint8_t, kBlockRows> index{};
+                   int n_rows, double* phi, std::size_t stride) {
+    alignas(64) std::array<std::uint8_t, kBlockRows> index;
+    Bytes states;
     for (std::size_t bit = 0; bit < tree.conditions.size(); ++bit)
-        add_bit(index.data(), goes_left<kRows>(program, tree.splits[at(tree.conditions[bit])], x),
-                static_cast<int>(bit));
+        states.add(goes_left<kRows>(program, tree.splits[at(tree.conditions[bit])], x),
+                   static_cast<std::uint8_t>(1 << bit));
+    states.store(index.data());
     const std::size_t n_states = std::size_t{1} << tree.conditions.size();
     for (const auto slot : tree.lookup_slot)
         for (int output = 0; output < chunk.n_outputs; ++output, table += n_states) {
-            double* const to = phi + at(slot + output) * kBlockRows;
+            double* const to = phi + at(slot + output) * stride;
             for (int r = 0; r < n_rows; r += kLanes) store(to + r, load(to + r) + gather(table, index.data() + r));
         }
 }
@@ -121,68 +129,128 @@ void expand(const Program& program, const Chunk& chunk, const Tree& tree, double
     for (const auto& tile : tree.tiles) expand_tile(program, chunk, tree, tile, out + tile.begin);
 }
 
-void add_to_values(const Program& program, const Chunk& chunk, const double* phi, std::size_t n_rows, double* values) {
+void add_to_values(const Program& program, const Chunk& chunk, const double* phi, std::size_t stride,
+                   std::size_t n_rows, double* values) {
     const auto n_outputs = at(chunk.n_outputs);
     const auto row_doubles = at(program.n_players) * at(program.n_outputs);
     for (std::size_t r = 0; r < n_rows; ++r, values += row_doubles) {
         const double* from = phi + r;
         for (const auto player : chunk.players) {
             double* const to = values + at(player) * at(program.n_outputs) + at(chunk.output);
-            for (std::size_t o = 0; o < n_outputs; ++o, from += kBlockRows) to[o] += *from;
+            for (std::size_t o = 0; o < n_outputs; ++o, from += stride) to[o] += *from;
         }
     }
 }
 
+// A chunk of trees and some rows, kRows of every block.
+template <int kRows, class Number>
+class RowsInChunk {
+  public:
+    RowsInChunk(const Program& program, const Chunk& chunk, const RowsView& rows, const Constants& constants,
+                Workspace& work)
+        : program_(program), chunk_(chunk), rows_(rows), constants_(constants), work_(work) {
+        n_blocks_ = (rows.n_rows + kBlockRows - 1) / kBlockRows;
+        block_numbers_ = chunk.columns.size() * kBlockRows;
+        block_doubles_ = chunk.players.size() * at(chunk.n_outputs) * kBlockRows;
+        x_ = reinterpret_cast<Number*>(work.x.reserve(n_blocks_ * block_numbers_));
+        phi_ = work.phi.reserve(n_blocks_ * block_doubles_);
+        std::fill_n(phi_, n_blocks_ * block_doubles_, 0.0);
+        stack_ = work.stack.reserve(stack_size(chunk));
+        satisfied_ = work.satisfied.reserve(2 * at(chunk.max_splits) * n_blocks_);
+        states_ = work.states.reserve(at(chunk.max_treelets) * n_blocks_ * kBlockRows);
+        const auto* const data = static_cast<const Number*>(rows.data);
+        for (std::size_t b = 0; b < n_blocks_; ++b)
+            transpose_block(program, chunk, data + b * kBlockRows * at(program.n_columns), at(rows_from(b, 1)),
+                            x_of(b));
+    }
+
+    void run() {
+        for (const auto& tree : chunk_.trees) tree.is_lookup() ? look_up(tree) : walk_all(tree);
+    }
+
+    void add_to(double* values) const {
+        const std::size_t row_doubles = at(program_.n_players) * at(program_.n_outputs);
+        for (std::size_t b = 0; b < n_blocks_; b += kWalkBlocks)
+            add_to_values(program_, chunk_, phi_of(b), stride_of(b), at(rows_from(b, kWalkBlocks)),
+                          values + b * kBlockRows * row_doubles);
+    }
+
+  private:
+    // A walk begins at every kWalkBlocks-th block.
+    std::size_t blocks_from(std::size_t block) const { return std::min(kWalkBlocks, n_blocks_ - block); }
+    int rows_from(std::size_t block, std::size_t n_blocks) const {
+        return static_cast<int>(std::min(n_blocks * kBlockRows, rows_.n_rows - block * kBlockRows));
+    }
+    Number* x_of(std::size_t block) const { return x_ + block * block_numbers_; }
+    // The φ of a walk's blocks lie side by side.
+    static std::size_t walk_of(std::size_t block) { return block / kWalkBlocks * kWalkBlocks; }
+    std::size_t stride_of(std::size_t block) const { return kBlockRows * blocks_from(walk_of(block)); }
+    double* phi_of(std::size_t block) const {
+        return phi_ + walk_of(block) * block_doubles_ + block % kWalkBlocks * kBlockRows;
+    }
+
+    // Constants are the kept ones, or made here, for all rows at hand.
+    template <class Make>
+    const double* constants_at(const Tree& tree, std::size_t begin, const Make& make) const {
+        if (constants_.expanded != nullptr) return constants_.expanded + tree.expansion_begin + begin;
+        double* const made = work_.expansion.reserve(chunk_.max_expansion);
+        make(made);
+        return made;
+    }
+
+    void look_up(const Tree& tree) const {
+        const double* const table =
+            constants_at(tree, 0, [&](double* out) { expand_lookup(program_, chunk_, tree, out); });
+        for (std::size_t b = 0; b < n_blocks_; ++b)
+            look_up_block<kRows>(program_, chunk_, tree, table, x_of(b), rows_from(b, 1), phi_of(b), stride_of(b));
+    }
+
+    WalkRows rows_at(const Tree& tree, std::size_t first) const {
+        return {satisfied_ + 2 * tree.splits.size() * first, states_ + tree.treelets.size() * kBlockRows * first,
+                phi_of(first), static_cast<int>(blocks_from(first))};
+    }
+
+    void find_conditions(const Tree& tree, std::size_t first) const {
+        const std::size_t n_blocks = blocks_from(first);
+        std::uint64_t* const satisfied = satisfied_ + 2 * tree.splits.size() * first;
+        for (std::size_t i = 0; i < tree.splits.size(); ++i)
+            for (std::size_t b = 0; b < n_blocks; ++b)
+                satisfy(tree.splits[i], i, goes_left<kRows>(program_, tree.splits[i], x_of(first + b)), satisfied + b,
+                        n_blocks);
+        find_states(tree, satisfied, n_blocks, states_ + tree.treelets.size() * kBlockRows * first);
+    }
+
+    void walk_all(const Tree& tree) const {
+        for (std::size_t first = 0; first < n_blocks_; first += kWalkBlocks) find_conditions(tree, first);
+        for (const auto& tile : tree.tiles) {
+            const double* const constants =
+                constants_at(tree, tile.begin, [&](double* out) { expand_tile(program_, chunk_, tree, tile, out); });
+            for (std::size_t first = 0; first < n_blocks_; first += kWalkBlocks)
+                walk(chunk_, tree, tile, constants, rows_at(tree, first), rows_from(first, kWalkBlocks), stack_);
+        }
+    }
+
+    const Program& program_;
+    const Chunk& chunk_;
+    const RowsView& rows_;
+    const Constants& constants_;
+    Workspace& work_;
+    std::size_t n_blocks_;
+    std::size_t block_numbers_;  // of x
+    std::size_t block_doubles_;  // of φ
+    Number* x_;
+    double* phi_;
+    double* stack_;
+    std::uint64_t* satisfied_;
+    std::uint8_t* states_;
+};
+
 template <int kRows, class Number>
 void explain_rows(const Program& program, const Chunk& chunk, const RowsView& rows, const Constants& constants,
                   Workspace& work, double* values) {
-    const std::size_t n_blocks = (rows.n_rows + kBlockRows - 1) / kBlockRows;
-    const std::size_t x_numbers = chunk.columns.size() * kBlockRows;
-    const std::size_t phi_doubles = chunk.players.size() * at(chunk.n_outputs) * kBlockRows;
-    auto* const x = reinterpret_cast<Number*>(work.x.reserve(n_blocks * x_numbers));
-    double* const phi = work.phi.reserve(n_blocks * phi_doubles);
-    double* const stack = work.stack.reserve(stack_size(chunk));
-    std::uint64_t* const satisfied = work.satisfied.reserve(2 * at(chunk.max_splits));
-    std::uint8_t* const states = work.states.reserve(at(chunk.max_treelets) * kBlockRows);
-    std::fill_n(phi, n_blocks * phi_doubles, 0.0);
-
-    const auto rows_of = [&](std::size_t block) {
-        return std::min<std::size_t>(kBlockRows, rows.n_rows - block * kBlockRows);
-    };
-    const auto* const data = static_cast<const Number*>(rows.data);
-    for (std::size_t b = 0; b < n_blocks; ++b)
-        transpose_block(program, chunk, data + b * kBlockRows * at(program.n_columns), rows_of(b), x + b * x_numbers);
-
-    // Constants are the kept ones, or made here, a tile at a time, for all rows at hand.
-    const auto constants_at = [&](const Tree& tree, std::size_t begin, const auto& make) -> const double* {
-        if (constants.expanded != nullptr) return constants.expanded + tree.expansion_begin + begin;
-        double* const made = work.expansion.reserve(chunk.max_expansion);
-        make(made);
-        return made;
-    };
-    for (const auto& tree : chunk.trees) {
-        if (tree.is_lookup()) {
-            const double* const table =
-                constants_at(tree, 0, [&](double* out) { expand_lookup(program, chunk, tree, out); });
-            for (std::size_t b = 0; b < n_blocks; ++b)
-                look_up_block<kRows>(program, chunk, tree, table, x + b * x_numbers, static_cast<int>(rows_of(b)),
-                                     phi + b * phi_doubles);
-            continue;
-        }
-        for (const auto& tile : tree.tiles) {
-            const double* const tile_constants =
-                constants_at(tree, tile.begin, [&](double* out) { expand_tile(program, chunk, tree, tile, out); });
-            for (std::size_t b = 0; b < n_blocks; ++b) {
-                for (std::size_t i = 0; i < tree.splits.size(); ++i)
-                    satisfy(tree.splits[i], i, goes_left<kRows>(program, tree.splits[i], x + b * x_numbers), satisfied);
-                walk_block(chunk, tree, tile, tile_constants, satisfied, states, static_cast<int>(rows_of(b)),
-                           phi + b * phi_doubles, stack);
-            }
-        }
-    }
-    const std::size_t row_doubles = at(program.n_players) * at(program.n_outputs);
-    for (std::size_t b = 0; b < n_blocks; ++b)
-        add_to_values(program, chunk, phi + b * phi_doubles, rows_of(b), values + b * kBlockRows * row_doubles);
+    RowsInChunk<kRows, Number> here(program, chunk, rows, constants, work);
+    here.run();
+    here.add_to(values);
 }
 
 template <class Number>

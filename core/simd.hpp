@@ -70,11 +70,16 @@ inline Vec gather(const double* table, const std::uint8_t* index) {
     return {_mm512_mask_i32gather_pd(_mm512_setzero_pd(), 0xff, _mm256_cvtepu8_epi32(bytes), table, 8)};
 }
 
-// Adds a value to the bytes of those of 64 rows whose bit is set.
-inline void add_where(std::uint8_t* states, std::uint64_t rows, std::uint8_t value) {
-    const __m512i old = _mm512_load_si512(states);
-    _mm512_store_si512(states, _mm512_mask_add_epi8(old, rows, old, _mm512_set1_epi8(static_cast<char>(value))));
-}
+// A byte for each of 64 rows, zero at first.
+struct Bytes {
+    __m512i all = _mm512_setzero_si512();
+
+    // Sets bits of those rows whose own bit is set; they were not set before.
+    void add(std::uint64_t rows, std::uint8_t bits) {
+        all = _mm512_mask_add_epi8(all, rows, all, _mm512_set1_epi8(static_cast<char>(bits)));
+    }
+    void store(std::uint8_t* to) const { _mm512_store_si512(to, all); }
+};
 
 // Bit r: does row r of kRows, of a block of 64, have a value <= threshold (missing values: `missing_left`)?
 template <int kRows>
@@ -209,22 +214,32 @@ inline Vec gather(const double* table, const std::uint8_t* index) {
 }
 
 #if defined(__AVX2__)
-inline void add_where(std::uint8_t* states, std::uint64_t rows, std::uint8_t value) {
-    // Each byte of the mask is copied to the eight rows it speaks of, which then look at their own bit.
-    const __m256i spread = _mm256_setr_epi64x(0, 0x0101010101010101, 0x0202020202020202, 0x0303030303030303);
-    const __m256i own_bit = _mm256_set1_epi64x(static_cast<long long>(0x8040201008040201));
-    for (int half = 0; half < 2; ++half) {
-        auto* const at = reinterpret_cast<__m256i*>(states + 32 * half);
-        const __m256i bytes = _mm256_shuffle_epi8(_mm256_set1_epi32(static_cast<int>(rows >> (32 * half))), spread);
-        const __m256i is_set = _mm256_cmpeq_epi8(_mm256_and_si256(bytes, own_bit), own_bit);
-        const __m256i added = _mm256_and_si256(is_set, _mm256_set1_epi8(static_cast<char>(value)));
-        _mm256_store_si256(at, _mm256_or_si256(_mm256_load_si256(at), added));
+struct Bytes {
+    __m256i half[2] = {_mm256_setzero_si256(), _mm256_setzero_si256()};
+
+    void add(std::uint64_t rows, std::uint8_t bits) {
+        // Each byte of the mask is copied to the eight rows it speaks of, which then look at their own bit.
+        const __m256i spread = _mm256_setr_epi64x(0, 0x0101010101010101, 0x0202020202020202, 0x0303030303030303);
+        const __m256i own_bit = _mm256_set1_epi64x(static_cast<long long>(0x8040201008040201));
+        for (int h = 0; h < 2; ++h) {
+            const __m256i bytes = _mm256_shuffle_epi8(_mm256_set1_epi32(static_cast<int>(rows >> (32 * h))), spread);
+            const __m256i is_set = _mm256_cmpeq_epi8(_mm256_and_si256(bytes, own_bit), own_bit);
+            half[h] = _mm256_or_si256(half[h], _mm256_and_si256(is_set, _mm256_set1_epi8(static_cast<char>(bits))));
+        }
     }
-}
+    void store(std::uint8_t* to) const {
+        for (int h = 0; h < 2; ++h) _mm256_store_si256(reinterpret_cast<__m256i*>(to + 32 * h), half[h]);
+    }
+};
 #else
-inline void add_where(std::uint8_t* states, std::uint64_t rows, std::uint8_t value) {
-    for (int r = 0; r < 64; ++r) states[r] = static_cast<std::uint8_t>(states[r] | (((rows >> r) & 1U) * value));
-}
+struct Bytes {
+    std::array<std::uint8_t, 64> all{};
+
+    void add(std::uint64_t rows, std::uint8_t bits) {
+        for (std::size_t r = 0; r < 64; ++r) all[r] = static_cast<std::uint8_t>(all[r] | (((rows >> r) & 1U) * bits));
+    }
+    void store(std::uint8_t* to) const { std::memcpy(to, all.data(), all.size()); }
+};
 #endif
 
 #if defined(__AVX2__)
@@ -263,10 +278,6 @@ inline std::uint64_t at_most(const Number* x, Number threshold, bool missing_lef
 #endif
 
 #endif
-
-inline void add_bit(std::uint8_t* states, std::uint64_t rows, int bit) {
-    add_where(states, rows, static_cast<std::uint8_t>(1 << bit));
-}
 
 // Four doubles, whatever the width of the machine: what one row computes with.
 #if defined(__AVX2__)
