@@ -10,26 +10,6 @@
 
 namespace linear_treeshap {
 
-#if defined(LTS_X86)
-namespace avx512 {
-extern const BackgroundKernel background_kernel;
-}
-namespace avx2 {
-extern const BackgroundKernel background_kernel;
-}
-#endif
-namespace baseline {
-extern const BackgroundKernel background_kernel;
-}
-
-const BackgroundKernel& background_kernel(const Kernel& kernel) {
-#if defined(LTS_X86)
-    if (kernel.name == "avx512") return avx512::background_kernel;
-    if (kernel.name == "avx2") return avx2::background_kernel;
-#endif
-    return baseline::background_kernel;
-}
-
 namespace {
 
 // Background rows that are read at once, for the tables and for the scan.
@@ -74,7 +54,7 @@ BackgroundEngine::BackgroundEngine(const Program& program, const Kernel& kernel,
                                    std::span<const double> weights, bool only_pairs, bool of_couples, int n_threads,
                                    const Control::Poll& poll)
     : program_(program),
-      kernel_(linear_treeshap::background_kernel(kernel)),
+      kernel_(background_kernel_of(kernel)),
       of_couples_(of_couples),
       plans_(program_.chunks.size()),
       n_background_(background.n_rows),

@@ -133,7 +133,7 @@ struct BackgroundKernel {
     void (*scan)(const Tree&, const BackgroundTree&, const Moments&, int n_outputs, const Pairs&, Buffer<double>&);
 };
 
-const BackgroundKernel& background_kernel(const Kernel& kernel);
+const BackgroundKernel& background_kernel_of(const Kernel& kernel);
 
 // Up to n rows from the first.
 RowsView cut(const Program& program, const RowsView& rows, std::size_t first, std::size_t n);

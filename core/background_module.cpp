@@ -55,7 +55,7 @@ void predict_rows(const Engine& engine, const Matrix<Number>& rows, const Predic
     const Progress nobody;
     const auto poll = poll_for(nobody);
     const nb::gil_scoped_release no_gil;
-    predict(program, background_kernel(engine.kernel()), view, {out.data(), out.size()}, n_threads, poll);
+    predict(program, background_kernel_of(engine.kernel()), view, {out.data(), out.size()}, n_threads, poll);
 }
 
 }  // namespace

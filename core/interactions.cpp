@@ -10,26 +10,6 @@
 
 namespace linear_treeshap {
 
-#if defined(LTS_X86)
-namespace avx512 {
-extern const SetKernel set_kernel;
-}
-namespace avx2 {
-extern const SetKernel set_kernel;
-}
-#endif
-namespace baseline {
-extern const SetKernel set_kernel;
-}
-
-const SetKernel& set_kernel_of(const Kernel& kernel) {
-#if defined(LTS_X86)
-    for (const SetKernel* one : {&avx512::set_kernel, &avx2::set_kernel})
-        if (one->name == kernel.name) return *one;
-#endif
-    return baseline::set_kernel;
-}
-
 namespace {
 
 // Constants of up to this size are kept; larger ones are made anew for each task.

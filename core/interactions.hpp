@@ -15,7 +15,6 @@
 #include <cstdint>
 #include <functional>
 #include <span>
-#include <string_view>
 #include <vector>
 
 #include "kernel.hpp"
@@ -84,7 +83,6 @@ SetProgram plan_sets(const Program& program, const RuleFor& rule_for, int min_or
 
 // The walk, compiled once per instruction set.
 struct SetKernel {
-    std::string_view name;
     void (*expand)(const SetProgram&, const SetChunk&, double* out);
     // Adds the indices that a chunk of trees gives to some rows to values[row][set][output].
     void (*explain)(const SetProgram&, const SetChunk&, const RowsView&, const double* constants, Workspace&,

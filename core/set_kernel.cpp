@@ -471,9 +471,7 @@ void explain(const SetProgram& program, const SetChunk& chunk, const RowsView& r
 
 }  // namespace
 
-#define LTS_STRING(x) #x
-#define LTS_NAME(x) LTS_STRING(x)
 extern const SetKernel set_kernel;
-const SetKernel set_kernel{LTS_NAME(LTS_ISA), expand, explain};
+const SetKernel set_kernel{expand, explain};
 
 }  // namespace linear_treeshap::LTS_ISA

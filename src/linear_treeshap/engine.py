@@ -85,7 +85,7 @@ class Engine:
 
     @property
     def kernel(self) -> str:
-        """The instruction set in use: "avx512", "avx2" or "baseline"."""
+        """The instruction set in use: "avx512", "avx2", or "baseline": what any machine has (SSE2, NEON)."""
         return self._compiled.kernel
 
     @property
