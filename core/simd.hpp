@@ -9,9 +9,12 @@
 #include <cstddef>
 #include <cstdint>
 #include <cstring>
+#include <type_traits>
 
 #if defined(__AVX512F__) || defined(__AVX2__)
 #include <immintrin.h>
+#elif defined(__aarch64__)
+#include <arm_neon.h>
 #endif
 
 #include "one_row.hpp"
@@ -136,8 +139,13 @@ inline Vec select(Mask m, Vec yes, Vec no) {
 inline Vec fma(Vec a, Vec b, Vec c) {
     return {(DoubleVector)_mm256_fmadd_pd((__m256d)a.v, (__m256d)b.v, (__m256d)c.v)};
 }
+#elif defined(__aarch64__)
+inline Vec select(Mask m, Vec yes, Vec no) { return {vbslq_f64((uint64x2_t)m.m, yes.v, no.v)}; }
+inline Vec fma(Vec a, Vec b, Vec c) { return {vfmaq_f64(c.v, a.v, b.v)}; }
+inline double fma(double a, double b, double c) { return __builtin_fma(a, b, c); }
 #else
 inline Vec fma(Vec a, Vec b, Vec c) { return {a.v * b.v + c.v}; }
+inline double fma(double a, double b, double c) { return a * b + c; }
 inline Vec select(Mask m, Vec yes, Vec no) {
     return {(DoubleVector)(((IntVector)yes.v & m.m) | ((IntVector)no.v & ~m.m))};
 }
@@ -233,12 +241,19 @@ struct Bytes {
 };
 #else
 struct Bytes {
-    std::array<std::uint8_t, 64> all{};
+    std::array<std::uint64_t, 8> eight{};  // rows in the bytes of a word
 
     void add(std::uint64_t rows, std::uint8_t bits) {
-        for (std::size_t r = 0; r < 64; ++r) all[r] = static_cast<std::uint8_t>(all[r] | (((rows >> r) & 1U) * bits));
+        // All bytes get all eight bits of the mask, and each then looks at its own.
+        constexpr std::uint64_t ones = 0x0101010101010101, own_bit = 0x8040201008040201;
+        for (std::size_t i = 0; i < 8; ++i) {
+            const std::uint64_t own = (((rows >> (8 * i)) & 0xff) * ones) & own_bit;
+            const std::uint64_t is_set =
+                ((own + 0x7f * ones) >> 7) & ones;  // no byte is above 0x80: nothing is carried
+            eight[i] |= is_set * bits;
+        }
     }
-    void store(std::uint8_t* to) const { std::memcpy(to, all.data(), all.size()); }
+    void store(std::uint8_t* to) const { std::memcpy(to, eight.data(), sizeof eight); }
 };
 #endif
 
@@ -266,14 +281,24 @@ inline std::uint64_t at_most(const double* x, double threshold, bool missing_lef
     return bits;
 }
 #else
+// Every lane collects the bits of its own rows, as many as it has bits.
 template <int kRows, class Number>
 inline std::uint64_t at_most(const Number* x, Number threshold, bool missing_left) {
-    std::uint64_t bits = 0;
-    for (int i = 0; i < kRows; ++i) {
-        const bool left = missing_left ? !(x[i] > threshold) : x[i] <= threshold;
-        bits |= static_cast<std::uint64_t>(left) << i;
+    using Word = std::conditional_t<sizeof(Number) == 4, std::uint32_t, std::uint64_t>;
+    typedef Number Numbers __attribute__((vector_size(16)));
+    typedef Word Words __attribute__((vector_size(16)));
+    constexpr int per_vector = 16 / sizeof(Number), per_word = 8 * sizeof(Number);
+    std::uint64_t out = 0;
+    for (int first = 0; first < kRows; first += per_word) {
+        Words bits{}, own{};
+        for (int l = 0; l < per_vector; ++l) own[l] = Word{1} << l;
+        for (int row = 0; row < (kRows < per_word ? kRows : per_word); row += per_vector, own <<= per_vector) {
+            const Numbers v = *reinterpret_cast<const Numbers*>(x + first + row);
+            bits |= (Words)(missing_left ? ~(v > threshold) : v <= threshold) & own;
+        }
+        for (int l = 0; l < per_vector; ++l) out |= std::uint64_t{bits[l]} << first;
     }
-    return bits;
+    return out;
 }
 #endif
 
@@ -322,7 +347,6 @@ inline Quad operator+(Quad a, Quad b) { return {{a.half[0] + b.half[0], a.half[1
 inline Quad fma(Quad a, Quad b, Quad c) {
     return {{fma(a.half[0], b.half[0], c.half[0]), fma(a.half[1], b.half[1], c.half[1])}};
 }
-inline double fma(double a, double b, double c) { return a * b + c; }
 #endif
 
 }  // namespace linear_treeshap::LTS_ISA
