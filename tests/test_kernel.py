@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from typing import Any
 
+import extended
 import numpy as np
 import numpy.typing as npt
 import pytest
@@ -104,55 +105,11 @@ def long_path(n_players: int) -> tuple[TreeEnsemble, Float64]:
     return ensemble, rows
 
 
-def extended(ensemble: TreeEnsemble, rows: Float64) -> Float64:
-    """The values of a chain over distinct features, leaf by leaf, in extended precision.
-
-    The same integral at twice the points, without any of the kernel's recurrences. Rational numbers
-    would take minutes here; where they do not, a test shows that both agree.
-    """
-    n = ensemble.n_features
-    t, weight = gauss_legendre_extended(n)
-    order = ensemble.feature[::2][:-1]
-    w = ensemble.cover_ratio.astype(np.longdouble)
-    values = np.zeros((len(rows), n), dtype=np.longdouble)
-    for row, x in enumerate(rows):
-        goes_on = x[order] <= 0
-        for leaf in range(n + 1):  # the leaf to the right of node `leaf`, or the end of the chain
-            d = min(leaf + 1, n)
-            a, c = goes_on[:d].copy(), w[2 : 2 * d + 1 : 2].copy()
-            if leaf < n:
-                a[-1], c[-1] = not a[-1], w[2 * leaf + 1]
-            u = t[:, None] * a + (1 - t[:, None]) * c
-            before = np.cumprod(np.hstack([np.ones((len(t), 1)), u[:, :-1]]), axis=1)
-            after = np.cumprod(np.hstack([np.ones((len(t), 1)), u[:, :0:-1]]), axis=1)[:, ::-1]
-            value = ensemble.value[2 * leaf + 1 if leaf < n else 2 * n, 0]
-            values[row, order[:d]] += value * (a - c) * (weight @ (before * after))
-    return values.astype(np.float64)[..., None]
-
-
-def gauss_legendre_extended(n: int) -> tuple[npt.NDArray[Any], npt.NDArray[Any]]:
-    """Points and weights on (0, 1): NumPy's, improved by Newton's method in extended precision."""
-    z = np.polynomial.legendre.leggauss(n)[0].astype(np.longdouble)
-    for _ in range(3):
-        p, previous = np.ones_like(z), np.zeros_like(z)
-        for j in range(n):
-            p, previous = ((2 * j + 1) * z * p - j * previous) / np.longdouble(j + 1), p
-        slope = n * (z * p - previous) / (z * z - 1)
-        z = z - p / slope
-    return (1 + z) / 2, 1 / ((1 - z * z) * slope * slope)
-
-
-def test_extended_precision_is_a_fair_judge() -> None:
-    """What is left is one rounding: of the cover ratios, which it takes in float64."""
-    ensemble, rows = long_path(16)
-    assert np.abs(extended(ensemble, rows) - exact(ensemble, rows)).max() < 2e-16
-
-
 @pytest.mark.parametrize("n_players", [1, 2, 8, 16, 24, 32, 48, 64, 100, 200])
 def test_no_digits_are_lost_on_long_paths(n_players: int) -> None:
     """1e-13 of the sum of absolute leaf contributions, which here is about one."""
     ensemble, rows = long_path(n_players)
-    expected = extended(ensemble, rows)
+    expected = extended.shapley_values(ensemble, rows).values.astype(np.float64)
     for kernel in KERNELS:
         assert np.abs(explain(ensemble, rows, kernel) - expected).max() <= 1e-13
 
