@@ -134,6 +134,17 @@ def test_many_threads_share_an_engine(forest: TreeEnsemble, rows: Float64) -> No
     assert all(answer == expected for answer in answers)
 
 
+def test_python_goes_on_while_rows_are_explained(forest: TreeEnsemble, rows: Float64) -> None:
+    """The lock of the interpreter is not held: a call that holds it would leave time for one breath."""
+    engine, breaths = Engine(forest), 0
+    call = threading.Thread(target=values, args=(engine, np.tile(rows, (10, 1))))
+    call.start()
+    while call.is_alive():
+        breaths += 1
+        call.join(timeout=0.001)
+    assert breaths > 10
+
+
 @pytest.mark.skipif(not hasattr(os, "fork"), reason="this system cannot fork")
 @pytest.mark.filterwarnings("ignore:.*multi-threaded, use of fork.*:DeprecationWarning")
 def test_works_after_a_fork(forest: TreeEnsemble, rows: Float64) -> None:

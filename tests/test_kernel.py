@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from typing import Any
+from dataclasses import replace
+from typing import Any, Literal
 
 import extended
 import numpy as np
@@ -13,6 +14,7 @@ from strategies import chain, random_ensemble, random_rows
 from linear_treeshap import _core, oracle, paper
 from linear_treeshap.engine import Engine
 from linear_treeshap.ensemble import TreeEnsemble
+from linear_treeshap.rows import RowFormat
 
 Float64 = npt.NDArray[np.float64]
 
@@ -33,6 +35,7 @@ SETTINGS: dict[str, dict[str, Any]] = {
     "numeric only": {"categorical": False},
     "several outputs": {"n_outputs": 3, "n_trees": 3},
     "vector leaves": {"n_outputs": 3, "vector_leaves": True, "dtype": "float32"},
+    "more outputs than are walked at once": {"n_outputs": 17, "vector_leaves": True, "max_leaves": 8},
 }
 
 
@@ -150,6 +153,32 @@ def test_one_row_has_the_bits_it_has_among_many(setting: str, kernel: str) -> No
             assert alone.tobytes() == together[i].tobytes(), f"row {i}"
 
 
+#: At the ends of words, of what is kept as bits (2^20), of what float32 tells apart (2^24), and of all codes.
+CODES = [0, 1, 31, 32, 2**20 - 1, 2**20, 2**20 + 1, 2**24 - 1, 2**24, 2**24 + 1, 2**31 - 2, 2**31 - 1]
+
+
+@pytest.mark.parametrize("dtype", ["float32", "float64"])
+@pytest.mark.parametrize("largest", [32, 2**20, 2**20 + 1, 2**31 - 1])
+def test_category_codes_of_any_size(largest: int, dtype: Literal["float32", "float64"]) -> None:
+    """Sets are bits or sorted lists; what is no code is in no set, however large."""
+    codes = [code for code in CODES[::2] + CODES[-1:] if code <= largest]
+    ensemble = replace(
+        chain([0, 1, 0]),
+        category_set=np.array([0, -1, 1, -1, 2, -1, -1]),
+        category_offsets=np.array([0, len(codes), len(codes) + 1, len(codes) + 1]),  # the last one is empty
+        category_codes=np.array([*codes, largest], dtype=np.int32),
+        missing_left=np.array([True, False, False, False, True, False, False]),
+        row_format=RowFormat(n_features=2, dtype=dtype),
+    )
+    numbers = np.array([*CODES, -1, -0.5, 0.5, 31.9, 2**31, 2**32, 2**63, 1e30, np.inf, -np.inf, np.nan])
+    rows = np.stack([numbers, numbers[::-1]], axis=1).astype(dtype)
+    expected = exact(ensemble, rows)
+    for kernel in KERNELS:
+        assert_equal(explain(ensemble, rows, kernel), expected, ensemble, kernel)
+        alone = np.concatenate([explain(ensemble, row[None], kernel) for row in rows])
+        assert_equal(alone, expected, ensemble, kernel)
+
+
 def test_symmetric_trees_become_tables() -> None:
     """Trees with few distinct conditions take another road; it must lead to the same place."""
     rng = np.random.default_rng(5)
@@ -162,8 +191,6 @@ def test_symmetric_trees_become_tables() -> None:
 
 def symmetric_tree(rng: np.random.Generator, depth: int, n_features: int) -> TreeEnsemble:
     """All nodes of a level ask the same question; many leaves have no cover, as in CatBoost."""
-    from linear_treeshap.rows import RowFormat
-
     n_inner, n_nodes = 2**depth - 1, 2 ** (depth + 1) - 1
     node = np.arange(n_nodes)
     level = np.floor(np.log2(node + 1)).astype(int)
