@@ -1,14 +1,15 @@
 """Random ensembles and the rows that hurt them.
 
 `random_ensemble` and `random_rows` need a NumPy generator and nothing else; `ensembles` hands the
-same ensembles to hypothesis, with sizes that shrink. `chain` makes the deepest tree there is.
+same ensembles to hypothesis, with sizes that shrink. `chain` makes the deepest tree there is, `copies`
+many trees of few.
 """
 
 from __future__ import annotations
 
 from collections.abc import Sequence
-from dataclasses import dataclass, field
-from typing import Literal
+from dataclasses import dataclass, field, replace
+from typing import Any, Literal
 
 import numpy as np
 import numpy.typing as npt
@@ -17,7 +18,7 @@ from hypothesis import strategies as st
 from linear_treeshap.ensemble import TreeEnsemble
 from linear_treeshap.rows import RowFormat
 
-__all__ = ["chain", "ensembles", "random_ensemble", "random_rows"]
+__all__ = ["chain", "copies", "ensembles", "random_ensemble", "random_rows"]
 
 Rows = npt.NDArray[np.float64]
 
@@ -213,4 +214,18 @@ def chain(features: Sequence[int], *, share: float | Sequence[float] = 0.5) -> T
         value=value[:, None],
         base_values=np.zeros(1),
         row_format=RowFormat(n_features=max(features, default=-1) + 1),
+    )
+
+
+def copies(ensemble: TreeEnsemble, times: int) -> TreeEnsemble:
+    """All trees, ``times`` over."""
+    per_node = ("left", "right", "feature", "threshold", "cover", "missing_left", "category_set")
+    arrays: dict[str, Any] = {name: np.tile(getattr(ensemble, name), times) for name in per_node}
+    sizes = np.tile(np.diff(ensemble.tree_offsets), times)
+    return replace(
+        ensemble,
+        tree_offsets=np.concatenate([[0], np.cumsum(sizes)]),
+        value=np.tile(ensemble.value, (times, 1)),
+        tree_output=np.tile(ensemble.tree_output, times),
+        **arrays,
     )

@@ -6,6 +6,7 @@ import multiprocessing
 import os
 import subprocess
 import sys
+import threading
 from concurrent.futures import ThreadPoolExecutor
 from itertools import pairwise
 from pathlib import Path
@@ -133,6 +134,17 @@ def test_many_threads_share_an_engine(forest: TreeEnsemble, rows: Float64) -> No
     assert all(answer == expected for answer in answers)
 
 
+def test_python_goes_on_while_rows_are_explained(forest: TreeEnsemble, rows: Float64) -> None:
+    """The lock of the interpreter is not held: a call that holds it would leave time for one breath."""
+    engine, breaths = Engine(forest), 0
+    call = threading.Thread(target=values, args=(engine, np.tile(rows, (10, 1))))
+    call.start()
+    while call.is_alive():
+        breaths += 1
+        call.join(timeout=0.001)
+    assert breaths > 10
+
+
 @pytest.mark.skipif(not hasattr(os, "fork"), reason="this system cannot fork")
 @pytest.mark.filterwarnings("ignore:.*multi-threaded, use of fork.*:DeprecationWarning")
 def test_works_after_a_fork(forest: TreeEnsemble, rows: Float64) -> None:
@@ -148,13 +160,42 @@ def test_works_after_a_fork(forest: TreeEnsemble, rows: Float64) -> None:
     assert child.exitcode == 0
 
 
+@pytest.mark.skipif(not hasattr(os, "fork"), reason="this system cannot fork")
+@pytest.mark.filterwarnings("ignore:.*multi-threaded, use of fork.*:DeprecationWarning")
+def test_works_after_a_fork_in_the_midst_of_other_threads_work(forest: TreeEnsemble, rows: Float64) -> None:
+    """A child has only the thread that forked; nothing it needs may be held by the others."""
+    engine = Engine(forest)
+    expected = values(engine, rows[:300]).tobytes()
+    context = multiprocessing.get_context("fork")
+    done = threading.Event()
+
+    def work() -> bool:
+        answers = [values(engine, rows, n_jobs=2).tobytes()]
+        while not done.is_set():
+            answers.append(values(engine, rows, n_jobs=2).tobytes())
+        return len(set(answers)) == 1
+
+    def child() -> None:
+        os._exit(0 if values(engine, rows[:300], n_jobs=3).tobytes() == expected else 1)
+
+    with ThreadPoolExecutor(3) as pool:
+        others = [pool.submit(work) for _ in range(3)]
+        children = [context.Process(target=child) for _ in range(5)]
+        for process in children:
+            process.start()
+            process.join(timeout=60)
+        done.set()
+    assert [process.exitcode for process in children] == [0] * 5
+    assert all(other.result() for other in others)
+
+
 LONG_CALL = """
 import sys, time, numpy as np
 sys.path.insert(0, {tests!r})
-from strategies import random_ensemble
+from strategies import copies, random_ensemble
 from linear_treeshap.engine import Engine
 rng = np.random.default_rng(1)
-ensemble = random_ensemble(rng, n_features=40, n_trees=2000, max_depth=12, max_leaves=400)
+ensemble = copies(random_ensemble(rng, n_features=40, n_trees=20, max_depth=12, max_leaves=400), 100)
 engine, rows = Engine(ensemble), np.zeros((200_000, 40))
 out = np.empty((200_000, 40, 1))
 print("ready", flush=True)
@@ -173,6 +214,22 @@ def test_ctrl_c_interrupts_within_a_second(n_jobs: int) -> None:
     assert interrupt(LONG_CALL, n_jobs=n_jobs) == "usable\n"
 
 
+AMONG_OTHERS = """
+import threading
+def work():
+    while True:
+        engine.values(rows[:200], np.empty((200, 40, 1)), n_jobs=1)
+for _ in range(2):
+    threading.Thread(target=work, daemon=True).start()
+"""
+
+
+def test_ctrl_c_interrupts_while_other_threads_explain() -> None:
+    """Those go on: Python hands signals to its main thread."""
+    begin, ready = LONG_CALL.split('print("ready"')
+    assert interrupt(begin + AMONG_OTHERS + 'print("ready"' + ready, n_jobs=2) == "usable\n"
+
+
 def test_progress_is_reported_and_its_errors_stop_the_work(forest: TreeEnsemble) -> None:
     X = np.zeros((10_000, forest.n_features))
     out = np.empty((len(X), forest.n_features, 2))
@@ -186,6 +243,36 @@ def test_progress_is_reported_and_its_errors_stop_the_work(forest: TreeEnsemble)
 
     with pytest.raises(RuntimeError, match="enough"):
         Engine(forest).values(X, out, n_jobs=2, progress=refuse)
+
+
+def test_progress_may_explain_other_rows_meanwhile(forest: TreeEnsemble, rows: Float64) -> None:
+    """On the very thread whose working memory the long call uses."""
+    engine = Engine(forest)
+    expected = values(engine, rows[:50])
+    X = np.tile(rows, (8, 1))
+    meanwhile: list[bytes] = []
+    out = np.empty((len(X), forest.n_features, 2))
+    engine.values(
+        X, out, n_jobs=2, progress=lambda share: meanwhile.append(values(engine, rows[:50]).tobytes())
+    )
+    assert set(meanwhile) == {expected.tobytes()}
+    np.testing.assert_array_equal(out, np.tile(values(engine, rows), (8, 1, 1)))
+
+
+@pytest.mark.skipif(not Path("/proc/self/task").exists(), reason="this system does not list threads")
+def test_no_thread_outlives_its_call(forest: TreeEnsemble) -> None:
+    """Neither one that ends well nor one that a callback stops."""
+    X = np.zeros((5_000, forest.n_features))
+    out = np.empty((len(X), forest.n_features, 2))
+    before = len(os.listdir("/proc/self/task"))
+
+    def refuse(share: float) -> None:
+        raise RuntimeError("enough")
+
+    Engine(forest).values(X, out, n_jobs=6)
+    with pytest.raises(RuntimeError, match="enough"):
+        Engine(forest).values(X, out, n_jobs=6, progress=refuse)
+    assert len(os.listdir("/proc/self/task")) == before
 
 
 def test_the_environment_chooses_the_kernel(forest: TreeEnsemble, monkeypatch: pytest.MonkeyPatch) -> None:

@@ -2,8 +2,10 @@
 
 from __future__ import annotations
 
-from typing import Any
+from dataclasses import replace
+from typing import Any, Literal
 
+import extended
 import numpy as np
 import numpy.typing as npt
 import pytest
@@ -12,6 +14,7 @@ from strategies import chain, random_ensemble, random_rows
 from linear_treeshap import _core, oracle, paper
 from linear_treeshap.engine import Engine
 from linear_treeshap.ensemble import TreeEnsemble
+from linear_treeshap.rows import RowFormat
 
 Float64 = npt.NDArray[np.float64]
 
@@ -32,6 +35,7 @@ SETTINGS: dict[str, dict[str, Any]] = {
     "numeric only": {"categorical": False},
     "several outputs": {"n_outputs": 3, "n_trees": 3},
     "vector leaves": {"n_outputs": 3, "vector_leaves": True, "dtype": "float32"},
+    "more outputs than are walked at once": {"n_outputs": 17, "vector_leaves": True, "max_leaves": 8},
 }
 
 
@@ -104,55 +108,11 @@ def long_path(n_players: int) -> tuple[TreeEnsemble, Float64]:
     return ensemble, rows
 
 
-def extended(ensemble: TreeEnsemble, rows: Float64) -> Float64:
-    """The values of a chain over distinct features, leaf by leaf, in extended precision.
-
-    The same integral at twice the points, without any of the kernel's recurrences. Rational numbers
-    would take minutes here; where they do not, a test shows that both agree.
-    """
-    n = ensemble.n_features
-    t, weight = gauss_legendre_extended(n)
-    order = ensemble.feature[::2][:-1]
-    w = ensemble.cover_ratio.astype(np.longdouble)
-    values = np.zeros((len(rows), n), dtype=np.longdouble)
-    for row, x in enumerate(rows):
-        goes_on = x[order] <= 0
-        for leaf in range(n + 1):  # the leaf to the right of node `leaf`, or the end of the chain
-            d = min(leaf + 1, n)
-            a, c = goes_on[:d].copy(), w[2 : 2 * d + 1 : 2].copy()
-            if leaf < n:
-                a[-1], c[-1] = not a[-1], w[2 * leaf + 1]
-            u = t[:, None] * a + (1 - t[:, None]) * c
-            before = np.cumprod(np.hstack([np.ones((len(t), 1)), u[:, :-1]]), axis=1)
-            after = np.cumprod(np.hstack([np.ones((len(t), 1)), u[:, :0:-1]]), axis=1)[:, ::-1]
-            value = ensemble.value[2 * leaf + 1 if leaf < n else 2 * n, 0]
-            values[row, order[:d]] += value * (a - c) * (weight @ (before * after))
-    return values.astype(np.float64)[..., None]
-
-
-def gauss_legendre_extended(n: int) -> tuple[npt.NDArray[Any], npt.NDArray[Any]]:
-    """Points and weights on (0, 1): NumPy's, improved by Newton's method in extended precision."""
-    z = np.polynomial.legendre.leggauss(n)[0].astype(np.longdouble)
-    for _ in range(3):
-        p, previous = np.ones_like(z), np.zeros_like(z)
-        for j in range(n):
-            p, previous = ((2 * j + 1) * z * p - j * previous) / np.longdouble(j + 1), p
-        slope = n * (z * p - previous) / (z * z - 1)
-        z = z - p / slope
-    return (1 + z) / 2, 1 / ((1 - z * z) * slope * slope)
-
-
-def test_extended_precision_is_a_fair_judge() -> None:
-    """What is left is one rounding: of the cover ratios, which it takes in float64."""
-    ensemble, rows = long_path(16)
-    assert np.abs(extended(ensemble, rows) - exact(ensemble, rows)).max() < 2e-16
-
-
 @pytest.mark.parametrize("n_players", [1, 2, 8, 16, 24, 32, 48, 64, 100, 200])
 def test_no_digits_are_lost_on_long_paths(n_players: int) -> None:
     """1e-13 of the sum of absolute leaf contributions, which here is about one."""
     ensemble, rows = long_path(n_players)
-    expected = extended(ensemble, rows)
+    expected = extended.shapley_values(ensemble, rows).values.astype(np.float64)
     for kernel in KERNELS:
         assert np.abs(explain(ensemble, rows, kernel) - expected).max() <= 1e-13
 
@@ -193,6 +153,32 @@ def test_one_row_has_the_bits_it_has_among_many(setting: str, kernel: str) -> No
             assert alone.tobytes() == together[i].tobytes(), f"row {i}"
 
 
+#: At the ends of words, of what is kept as bits (2^20), of what float32 tells apart (2^24), and of all codes.
+CODES = [0, 1, 31, 32, 2**20 - 1, 2**20, 2**20 + 1, 2**24 - 1, 2**24, 2**24 + 1, 2**31 - 2, 2**31 - 1]
+
+
+@pytest.mark.parametrize("dtype", ["float32", "float64"])
+@pytest.mark.parametrize("largest", [32, 2**20, 2**20 + 1, 2**31 - 1])
+def test_category_codes_of_any_size(largest: int, dtype: Literal["float32", "float64"]) -> None:
+    """Sets are bits or sorted lists; what is no code is in no set, however large."""
+    codes = [code for code in CODES[::2] + CODES[-1:] if code <= largest]
+    ensemble = replace(
+        chain([0, 1, 0]),
+        category_set=np.array([0, -1, 1, -1, 2, -1, -1]),
+        category_offsets=np.array([0, len(codes), len(codes) + 1, len(codes) + 1]),  # the last one is empty
+        category_codes=np.array([*codes, largest], dtype=np.int32),
+        missing_left=np.array([True, False, False, False, True, False, False]),
+        row_format=RowFormat(n_features=2, dtype=dtype),
+    )
+    numbers = np.array([*CODES, -1, -0.5, 0.5, 31.9, 2**31, 2**32, 2**63, 1e30, np.inf, -np.inf, np.nan])
+    rows = np.stack([numbers, numbers[::-1]], axis=1).astype(dtype)
+    expected = exact(ensemble, rows)
+    for kernel in KERNELS:
+        assert_equal(explain(ensemble, rows, kernel), expected, ensemble, kernel)
+        alone = np.concatenate([explain(ensemble, row[None], kernel) for row in rows])
+        assert_equal(alone, expected, ensemble, kernel)
+
+
 def test_symmetric_trees_become_tables() -> None:
     """Trees with few distinct conditions take another road; it must lead to the same place."""
     rng = np.random.default_rng(5)
@@ -205,8 +191,6 @@ def test_symmetric_trees_become_tables() -> None:
 
 def symmetric_tree(rng: np.random.Generator, depth: int, n_features: int) -> TreeEnsemble:
     """All nodes of a level ask the same question; many leaves have no cover, as in CatBoost."""
-    from linear_treeshap.rows import RowFormat
-
     n_inner, n_nodes = 2**depth - 1, 2 ** (depth + 1) - 1
     node = np.arange(n_nodes)
     level = np.floor(np.log2(node + 1)).astype(int)

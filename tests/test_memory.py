@@ -1,0 +1,58 @@
+"""What a compiled model and a call take of memory, as a process of its own is told by the system."""
+
+from __future__ import annotations
+
+import json
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+
+pytestmark = pytest.mark.skipif(sys.platform != "linux", reason="memory is read from /proc")
+
+#: Each makes well over half a million nodes, so that what is kept expanded of small models does not count.
+SHAPES = {
+    "depth 6": "copies(random_ensemble(rng, n_features=30, n_trees=20, max_depth=6, max_leaves=60), 1_200)",
+    "depth 20": "copies(random_ensemble(rng, n_features=30, max_depth=20, max_leaves=8_000), 40)",
+    "chains": "copies(chain([i % 8 for i in range(1000)]), 300)",
+    "five outputs": "copies(random_ensemble(rng, n_trees=20, n_outputs=5, vector_leaves=True), 2_000)",
+}
+
+MEASURE = """
+import json, re, sys
+import numpy as np
+sys.path.insert(0, sys.argv[1])
+from strategies import chain, copies, random_ensemble
+from linear_treeshap.engine import Engine
+
+def megabytes(name):
+    return int(re.search(name + r":\\s*(\\d+) kB", open("/proc/self/status").read())[1]) / 1024
+
+rng = np.random.default_rng(0)
+Engine(chain([0]))
+ensemble = eval(sys.argv[2])
+ensemble.cover_ratio
+before = megabytes("VmRSS")
+engine = Engine(ensemble)
+compiled = megabytes("VmRSS") - before
+rows = np.zeros((300, ensemble.n_features))
+out = np.ones((300, engine.n_players, engine.n_outputs))
+open("/proc/self/clear_refs", "w").write("5")  # peaks are counted from here
+before = megabytes("VmHWM")
+engine.values(rows, out, n_jobs=2)
+scratch = megabytes("VmHWM") - before
+leaf_values = ensemble.n_leaves * ensemble.width * 8 / 2**20
+print(json.dumps([ensemble.n_nodes, compiled - leaf_values, scratch]))
+"""
+
+
+@pytest.mark.parametrize("shape", SHAPES)
+def test_a_compiled_model_takes_100_bytes_per_node_and_a_thread_64_megabytes(shape: str) -> None:
+    """Beside the leaf values of the model, and the rows and values of the call."""
+    command = [sys.executable, "-c", MEASURE, str(Path(__file__).parent), SHAPES[shape]]
+    done = subprocess.run(command, capture_output=True, check=True)
+    n_nodes, compiled, scratch = json.loads(done.stdout)
+    assert n_nodes > 400_000
+    assert 20 * n_nodes < compiled * 2**20 < 100 * n_nodes
+    assert scratch < 2 * 64
