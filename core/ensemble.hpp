@@ -17,7 +17,7 @@ struct EnsembleView {
     std::span<const std::int32_t> category_set;
     std::span<const std::int64_t> category_offsets;
     std::span<const std::int32_t> category_codes;
-    std::span<const double> cover_ratio;
+    std::span<const double> cover;
     std::span<const double> value;  // (n_nodes, width), row-major
     std::span<const std::int32_t> tree_output;
     std::span<const std::int32_t> player;  // (n_features,) the player each column belongs to

@@ -221,7 +221,7 @@ NB_MODULE(_core, m) {
         [](const Array<std::int64_t>& tree_offsets, const Array<std::int32_t>& left, const Array<std::int32_t>& right,
            const Array<std::int32_t>& feature, const Array<double>& threshold, const Array<bool>& missing_left,
            const Array<std::int32_t>& category_set, const Array<std::int64_t>& category_offsets,
-           const Array<std::int32_t>& category_codes, const Array<double>& cover_ratio, const Matrix<double>& value,
+           const Array<std::int32_t>& category_codes, const Array<double>& cover, const Matrix<double>& value,
            const Array<std::int32_t>& tree_output, const Array<std::int32_t>& player, std::int32_t n_outputs,
            std::int32_t n_players, bool is_float32, const nb::callable& rule,
            const std::optional<std::string>& kernel) {
@@ -234,7 +234,7 @@ NB_MODULE(_core, m) {
                                     span(category_set),
                                     span(category_offsets),
                                     span(category_codes),
-                                    span(cover_ratio),
+                                    span(cover),
                                     {value.data(), value.size()},
                                     span(tree_output),
                                     span(player),
@@ -246,7 +246,7 @@ NB_MODULE(_core, m) {
             return std::make_unique<Engine>(view, rule_for(rule), kernel_named(kernel));
         },
         nb::kw_only(), "tree_offsets"_a, "left"_a, "right"_a, "feature"_a, "threshold"_a, "missing_left"_a,
-        "category_set"_a, "category_offsets"_a, "category_codes"_a, "cover_ratio"_a, "value"_a, "tree_output"_a,
+        "category_set"_a, "category_offsets"_a, "category_codes"_a, "cover"_a, "value"_a, "tree_output"_a,
         "player"_a, "n_outputs"_a, "n_players"_a, "is_float32"_a, "rule"_a, "kernel"_a.none());
 
     bind_background(m);

@@ -104,8 +104,12 @@ class TreeCompiler {
             const auto column = e_.feature[at];
             Split split{};
             split.threshold = e_.is_float32 ? round_down(e_.threshold[at]) : e_.threshold[at];
-            split.ratio[0] = e_.cover_ratio[node_at(e_.left[at])];
-            split.ratio[1] = e_.cover_ratio[node_at(e_.right[at])];
+            const std::int32_t child[2] = {e_.left[at], e_.right[at]};
+            for (int side = 0; side < 2; ++side) {
+                const double parent = e_.cover[at], mine = e_.cover[node_at(child[side])];
+                split.ratio[side] = parent > 0 ? mine / parent : 0.5;
+                split.rest[side] = parent > 0 ? (parent - mine) / parent : 0.5;
+            }
             split.feature = columns_(column);
             split.slot = players_(e_.player[static_cast<std::size_t>(column)]) * n_outputs_;
             split.category_set = e_.category_set[at];

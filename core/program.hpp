@@ -36,6 +36,7 @@ struct Split {
     double threshold;
     double absent_above;        // c of this player's edges above; 1 if there are none
     double ratio[2];            // w of the left and the right edge
+    double rest[2];             // 1 - w of both, from the covers: where w is near 1, all of its digits would cancel
     std::int32_t feature;       // column, in the chunk's numbering
     std::int32_t slot;          // where φ of its player begins: player · outputs, in the chunk's numbering
     std::int32_t above;         // the closest edge above of the same player; -1 if there is none

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
+from typing import Any
 
 import extended
 import numpy as np
@@ -21,7 +22,7 @@ KERNELS = _core.kernels()
 BOUND = 1e-13
 
 KINDS = ["asked once", "asked twice", "pairs of columns"]
-SHARES = [0.05, 0.5, 0.9, 0.9, 0.95]  # of the cover, that go on along a path
+SHARES = [1e-6, 0.5, 0.9, 0.9, 1 - 1e-6]  # of the cover, that go on along a path
 
 #: Rows that are judged, of as many as fill several vectors.
 N_JUDGED, N_ROWS = 3, 40
@@ -109,3 +110,29 @@ def test_errors_do_not_grow_with_the_number_of_trees(n_trees: int, kind: str) ->
     reference = extended.shapley_values(one, rows[:N_JUDGED], players)
     expected = extended.Reference(n_trees * reference.values, n_trees * reference.scale)
     assert_close(copies(one, n_trees), rows, players, expected)
+
+
+SETTINGS: dict[str, dict[str, Any]] = {
+    "numbers": {"categorical": False},
+    "a thousand trees": {"n_trees": 1000, "max_depth": 4},
+    "float32": {"dtype": "float32"},
+    "no cover": {"zero_cover": True},
+    "an output per tree": {"n_outputs": 5},
+    "17 outputs per leaf": {"n_outputs": 17, "vector_leaves": True},
+    "few features": {"n_features": 2, "max_leaves": 60},
+    "deep": {"n_features": 40, "max_depth": 60, "max_leaves": 200, "n_trees": 2, "zero_cover": True},
+}
+
+
+@pytest.mark.parametrize("setting", SETTINGS)
+def test_uneven_covers(setting: str) -> None:
+    """Where nearly all of the cover goes one way a value is small, and no digit of it is lost."""
+    rng = np.random.default_rng(3)
+    for _ in range(3):
+        ensemble = random_ensemble(
+            rng, **{"n_features": 8, "n_trees": 8, "max_depth": 8, **SETTINGS[setting]}
+        )
+        with np.errstate(over="ignore"):  # beyond float32 is infinity
+            rows = random_rows(rng, ensemble, N_ROWS).astype(ensemble.row_format.numpy_dtype)
+        reference = extended.shapley_values(ensemble, rows[:N_JUDGED])
+        assert_close(ensemble, rows, None, reference)

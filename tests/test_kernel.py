@@ -5,7 +5,6 @@ from __future__ import annotations
 from dataclasses import replace
 from typing import Any, Literal
 
-import extended
 import numpy as np
 import numpy.typing as npt
 import pytest
@@ -98,25 +97,6 @@ def test_kernels_agree() -> None:
             assert_equal(answer, answers[0], ensemble)
 
 
-def long_path(n_players: int) -> tuple[TreeEnsemble, Float64]:
-    """One path over ``n_players`` features, with shares of the cover down to a millionth, and four rows."""
-    rng = np.random.default_rng(n_players)
-    share = rng.choice([0.5, 0.9, 0.999999, 1e-6], p=[0.4, 0.4, 0.1, 0.1], size=n_players)
-    ensemble = chain(rng.permutation(n_players).tolist(), share=share.tolist())
-    rows = np.where(rng.random((4, n_players)) < 0.85, -1.0, 1.0)
-    rows[0] = -1.0
-    return ensemble, rows
-
-
-@pytest.mark.parametrize("n_players", [1, 2, 8, 16, 24, 32, 48, 64, 100, 200])
-def test_no_digits_are_lost_on_long_paths(n_players: int) -> None:
-    """1e-13 of the sum of absolute leaf contributions, which here is about one."""
-    ensemble, rows = long_path(n_players)
-    expected = extended.shapley_values(ensemble, rows).values.astype(np.float64)
-    for kernel in KERNELS:
-        assert np.abs(explain(ensemble, rows, kernel) - expected).max() <= 1e-13
-
-
 @pytest.mark.parametrize("features", [range(1000), [0] * 1000, [i % 7 for i in range(1000)]])
 def test_a_chain_of_depth_1000_is_additive(features: Any) -> None:
     """No recursion, no overflow: a thousand players on a path, or one asked a thousand times."""
@@ -125,15 +105,6 @@ def test_a_chain_of_depth_1000_is_additive(features: Any) -> None:
     values = explain(ensemble, rows)
     assert np.isfinite(values).all()
     assert np.abs(values.sum(axis=1) + ensemble.expected_value - ensemble.predict(rows)).max() < 1e-9
-
-
-def test_errors_do_not_grow_with_the_number_of_trees() -> None:
-    """A thousand trees: still 1e-13 of the sum of absolute leaf contributions."""
-    rng = np.random.default_rng(11)
-    ensemble = random_ensemble(rng, n_trees=1000, max_depth=4, max_leaves=8)
-    rows = random_rows(rng, ensemble, 2)
-    scale = np.abs(ensemble.value).sum()
-    assert np.abs(explain(ensemble, rows) - exact(ensemble, rows)).max() <= 1e-13 * scale / 100
 
 
 @pytest.mark.parametrize("kernel", KERNELS)

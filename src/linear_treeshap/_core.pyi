@@ -75,7 +75,7 @@ def compile(
     category_set: npt.NDArray[np.int32],
     category_offsets: npt.NDArray[np.int64],
     category_codes: npt.NDArray[np.int32],
-    cover_ratio: npt.NDArray[np.float64],
+    cover: npt.NDArray[np.float64],
     value: npt.NDArray[np.float64],
     tree_output: npt.NDArray[np.int32],
     player: npt.NDArray[np.int32],

@@ -68,7 +68,7 @@ class Engine:
             category_set=ensemble.category_set,
             category_offsets=ensemble.category_offsets,
             category_codes=ensemble.category_codes,
-            cover_ratio=ensemble.cover_ratio,
+            cover=ensemble.cover,
             value=ensemble.value,
             tree_output=ensemble.tree_output,
             player=columns if players is None else players.of_column,
