@@ -375,9 +375,9 @@ class BlockWalk {
 };
 
 // Doubles of stack that a walk of this many rows needs at most.
-inline std::size_t stack_doubles(int n_levels, int n_outputs, int n_rows) {
-    return at(n_levels + 1) * std::size_t{kMaxTile} * at((n_rows + kLanes - 1) / kLanes * kLanes) *
-           (1 + 2 * at(n_outputs));
+inline std::size_t stack_doubles(int n_levels, int n_outputs, int n_points, int n_rows) {
+    const int n_lanes = (n_rows + kLanes - 1) / kLanes * kLanes;
+    return at(n_levels + 1) * at(n_points) * at(n_lanes) * (1 + 2 * at(n_outputs));
 }
 
 }  // namespace linear_treeshap::LTS_ISA

@@ -35,8 +35,7 @@ std::size_t round_to_blocks(std::size_t n_rows) { return std::max<std::size_t>(1
 Engine::Engine(const EnsembleView& ensemble, const RuleFor& rule_for, const Kernel& kernel)
     : program_(compile(ensemble, rule_for)), kernel_(kernel) {
     if (program_.expansion_size * sizeof(double) > kMaxCachedBytes) return;
-    const std::size_t n_trees =
-        program_.chunks.empty() ? 0 : program_.chunks.back().first_tree + program_.chunks.back().trees.size();
+    const std::size_t n_trees = program_.chunks.empty() ? 0 : program_.chunks.back().end_tree();
     double* const expanded = expanded_.reserve(program_.expansion_size);
     for (const auto& chunk : program_.chunks)
         for (const auto& tree : chunk.trees) {

@@ -46,17 +46,15 @@ constexpr std::size_t kWalkBlocks = 4;
 
 // What a walk keeps of every level should stay in a cache.
 constexpr std::size_t kMaxStackDoubles = std::size_t{1} << 17;
-constexpr int kMinWalkRows = 16;
+
+std::size_t stack_size(const Chunk& chunk, int n_rows) {
+    return stack_doubles(chunk.max_levels, chunk.n_outputs, chunk.max_points, n_rows);
+}
 
 int rows_per_walk(const Chunk& chunk) {
     int n_rows = kWalkBlocks * kBlockRows;
-    while (n_rows > kMinWalkRows && stack_doubles(chunk.max_levels, chunk.n_outputs, n_rows) > kMaxStackDoubles)
-        n_rows /= 2;
+    while (n_rows > kMinWalkRows && stack_size(chunk, n_rows) > kMaxStackDoubles) n_rows /= 2;
     return n_rows;
-}
-
-std::size_t stack_size(const Chunk& chunk) {
-    return stack_doubles(chunk.max_levels, chunk.n_outputs, rows_per_walk(chunk));
 }
 
 // Walks a tree at the points of one tile.
@@ -78,7 +76,7 @@ void expand_lookup(const Program& program, const Chunk& chunk, const Tree& tree,
     Buffer<std::uint8_t> states_buffer;
     std::uint8_t* const states = states_buffer.reserve(tree.treelets.size() * kBlockRows);
     std::vector<std::uint64_t> satisfied(2 * tree.splits.size());
-    double* const stack = stack_buffer.reserve(stack_size(chunk));
+    double* const stack = stack_buffer.reserve(stack_size(chunk, rows_per_walk(chunk)));
     const std::size_t n_states = std::size_t{1} << tree.conditions.size();
     const std::size_t n_outputs = at(chunk.n_outputs);
     const std::size_t block_doubles = chunk.players.size() * n_outputs * kBlockRows;
@@ -155,7 +153,7 @@ class RowsInChunk {
         x_ = reinterpret_cast<Number*>(work.x.reserve(n_blocks_ * block_numbers_));
         phi_ = work.phi.reserve(n_blocks_ * block_doubles_);
         std::fill_n(phi_, n_blocks_ * block_doubles_, 0.0);
-        stack_ = work.stack.reserve(stack_size(chunk));
+        stack_ = work.stack.reserve(stack_size(chunk, rows_per_walk(chunk)));
         satisfied_ = work.satisfied.reserve(2 * at(chunk.max_splits) * n_blocks_);
         states_ = work.states.reserve(at(chunk.max_treelets) * n_blocks_ * kBlockRows);
         const auto* const data = static_cast<const Number*>(rows.data);

@@ -246,8 +246,8 @@ NB_MODULE(_core, m) {
             return std::make_unique<Engine>(view, rule_for(rule), kernel_named(kernel));
         },
         nb::kw_only(), "tree_offsets"_a, "left"_a, "right"_a, "feature"_a, "threshold"_a, "missing_left"_a,
-        "category_set"_a, "category_offsets"_a, "category_codes"_a, "cover"_a, "value"_a, "tree_output"_a,
-        "player"_a, "n_outputs"_a, "n_players"_a, "is_float32"_a, "rule"_a, "kernel"_a.none());
+        "category_set"_a, "category_offsets"_a, "category_codes"_a, "cover"_a, "value"_a, "tree_output"_a, "player"_a,
+        "n_outputs"_a, "n_players"_a, "is_float32"_a, "rule"_a, "kernel"_a.none());
 
     bind_background(m);
 }

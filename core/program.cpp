@@ -8,24 +8,28 @@
 #include <limits>
 #include <map>
 #include <numeric>
+#include <optional>
 #include <tuple>
 #include <unordered_map>
 #include <utility>
+
+#include "parts.hpp"
 
 namespace linear_treeshap {
 namespace {
 
 std::size_t round_up(std::size_t n) { return (n + 7) / 8 * 8; }  // to a whole vector
 
-// Working memory of a thread is bounded by these: the constants of a tile (a tree of over 100,000 leaves
-// takes fewer points at a time), and φ and x of a chunk for 64 rows.
-constexpr std::size_t kMaxTileDoubles = std::size_t{4} << 20;
-constexpr std::size_t kMaxChunkSlots = std::size_t{1} << 15;
+// Working memory of a thread is bounded by these, with the size of trees (parts.hpp): the constants of a tile and what
+// a walk of 16 rows keeps of every level (trees of many outputs or levels take fewer points at a time), and φ and x of
+// a chunk for 64 rows.
+constexpr std::size_t kMaxTileDoubles = std::size_t{2} << 20;
+constexpr std::size_t kMaxChunkSlots = std::size_t{1} << 14;
 
 // Up to this code a set of categories is a bitset.
 constexpr std::int32_t kMaxBitsetCode = 1 << 20;
 
-// A chunk is closed when its trees have this many leaves (a tree is never cut): long enough to make
+// A chunk is closed when its trees have this many leaves: long enough to make
 // what is done once per chunk and row block cheap, short enough to keep sums accurate and to give
 // threads something to share when there are few rows.
 constexpr std::size_t kChunkLeaves = 8192;
@@ -52,10 +56,13 @@ using PointsFor = std::function<int(int n_players_on_path)>;
 
 class TreeCompiler {
   public:
-    TreeCompiler(const EnsembleView& ensemble, std::int64_t tree, std::int32_t first_value, std::int32_t n_outputs,
-                 Numbering& columns, Numbering& players, const PointsFor& points_for)
+    TreeCompiler(const EnsembleView& ensemble, std::int64_t tree, const Parts& parts, std::int32_t part_root,
+                 std::int32_t first_value, std::int32_t n_outputs, Numbering& columns, Numbering& players,
+                 const PointsFor& points_for)
         : e_(ensemble),
           root_(ensemble.tree_offsets[static_cast<std::size_t>(tree)]),
+          parts_(parts),
+          path_(parts.path_to(part_root)),
           first_value_(first_value),
           n_outputs_(n_outputs),
           columns_(columns),
@@ -84,20 +91,26 @@ class TreeCompiler {
         struct Visit {
             std::int32_t node, parent;
             int side;
+            std::size_t depth;
         };
-        std::vector<Visit> pending{{0, -1, 0}};
+        std::vector<Visit> pending{{0, -1, 0, 0}};
         std::int32_t n_leaves = 0;
+        bool has_own_leaf = false;
         while (!pending.empty()) {
-            const auto [node, parent, side] = pending.back();
+            const auto [node, parent, side, depth] = pending.back();
             pending.pop_back();
             const auto at = node_at(node);
-            const bool is_leaf = e_.left[at] < 0;
+            const bool is_other = is_of_other_part(node, depth);
+            const bool is_leaf = is_other || e_.left[at] < 0;
             const auto number = is_leaf ? ~n_leaves : static_cast<std::int32_t>(tree_.splits.size());
             if (parent >= 0) tree_.splits[static_cast<std::size_t>(parent)].child[side] = number;
             if (is_leaf) {
                 const auto* value =
                     &e_.value[at * static_cast<std::size_t>(e_.width) + static_cast<std::size_t>(first_value_)];
-                tree_.leaf_value.insert(tree_.leaf_value.end(), value, value + n_outputs_);
+                const auto end = tree_.leaf_value.size();
+                tree_.leaf_value.resize(end + static_cast<std::size_t>(n_outputs_), 0.0);
+                if (!is_other) std::copy(value, value + n_outputs_, &tree_.leaf_value[end]);
+                has_own_leaf = has_own_leaf || !is_other;
                 ++n_leaves;
                 continue;
             }
@@ -115,9 +128,15 @@ class TreeCompiler {
             split.category_set = e_.category_set[at];
             split.missing_left = e_.missing_left[at];
             tree_.splits.push_back(split);
-            pending.push_back({e_.right[at], number, 1});
-            pending.push_back({e_.left[at], number, 0});
+            pending.push_back({e_.right[at], number, 1, depth + 1});
+            pending.push_back({e_.left[at], number, 0, depth + 1});
         }
+        if (!has_own_leaf) tree_.splits.clear();
+    }
+
+    // Beside the path to this part, or where another one begins.
+    bool is_of_other_part(std::int32_t node, std::size_t depth) const {
+        return depth < path_.size() ? node != path_[depth] : parts_.begins_at(node);
     }
 
     // e↑ of every split, its absent weight, and the largest number of players on a path.
@@ -246,7 +265,8 @@ class TreeCompiler {
         int most = kMaxTile;
         const auto doubles = [&](int n_points) {
             const auto [scalars, tables] = tile_doubles(n_points);
-            return round_up(scalars) + tables;
+            const std::size_t per_level = static_cast<std::size_t>(n_points * kMinWalkRows * (1 + 2 * n_outputs_));
+            return std::max(round_up(scalars) + tables, static_cast<std::size_t>(tree_.n_levels) * per_level);
         };
         while (most > 1 && doubles(most) > kMaxTileDoubles) most /= 2;
         const int n_tiles = (tree_.n_points + most - 1) / most;
@@ -306,6 +326,8 @@ class TreeCompiler {
 
     const EnsembleView& e_;
     std::int64_t root_;
+    const Parts& parts_;
+    std::vector<std::int32_t> path_;  // to the root of the part
     std::int32_t first_value_;
     std::int32_t n_outputs_;
     Numbering& columns_;
@@ -337,7 +359,10 @@ void add(Tree tree, Chunk& chunk, Program& program) {
     tree.expansion_begin = program.expansion_size;
     program.expansion_size += tree.expansion_size;
     if (tree.is_lookup()) chunk.max_expansion = std::max(chunk.max_expansion, tree.expansion_size);
-    for (const auto& tile : tree.tiles) chunk.max_expansion = std::max(chunk.max_expansion, tile.size);
+    for (const auto& tile : tree.tiles) {
+        chunk.max_expansion = std::max(chunk.max_expansion, tile.size);
+        chunk.max_points = std::max(chunk.max_points, tile.n_points);
+    }
     chunk.max_splits = std::max(chunk.max_splits, static_cast<std::int32_t>(tree.splits.size()));
     chunk.max_treelets = std::max(chunk.max_treelets, static_cast<std::int32_t>(tree.treelets.size()));
     chunk.max_levels = std::max(chunk.max_levels, static_cast<std::int32_t>(tree.n_levels));
@@ -350,6 +375,19 @@ bool is_full(const Chunk& chunk) {
     const std::size_t slots = chunk.players.size() * static_cast<std::size_t>(chunk.n_outputs);
     return chunk.n_leaves >= kChunkLeaves || std::max(slots, chunk.columns.size()) >= kMaxChunkSlots;
 }
+
+// The chunk that trees are being added to.
+struct OpenChunk {
+    Chunk chunk;
+    Numbering columns{{}, chunk.columns};
+    Numbering players{{}, chunk.players};
+
+    OpenChunk(const Program& program, std::int32_t output, std::int32_t n_outputs) {
+        chunk.first_tree = program.chunks.empty() ? 0 : program.chunks.back().end_tree();
+        chunk.output = output;
+        chunk.n_outputs = n_outputs;
+    }
+};
 
 }  // namespace
 
@@ -369,23 +407,27 @@ Program compile(const EnsembleView& e, const RuleFor& rule_for) {
 
     const auto most_outputs = static_cast<std::int32_t>(std::clamp<std::size_t>(
         kMaxChunkSlots / static_cast<std::size_t>(std::max(1, e.n_players)), 1, std::size_t{kMaxChunkOutputs}));
-    std::size_t n_trees = 0;
     for (std::int32_t value = 0; value < e.width; value += most_outputs) {
-        for (std::size_t next = 0; next < order.size();) {
-            Chunk chunk;
-            chunk.first_tree = n_trees;
-            chunk.output = output_of(order[next]) + value;
-            chunk.n_outputs = std::min(most_outputs, e.width - value);
-            Numbering columns{{}, chunk.columns};
-            Numbering players{{}, chunk.players};
-            for (; next < order.size() && output_of(order[next]) + value == chunk.output && !is_full(chunk); ++next) {
-                Tree tree = TreeCompiler(e, order[next], value, chunk.n_outputs, columns, players, points_for).run();
+        const auto n_outputs = std::min(most_outputs, e.width - value);
+        std::optional<OpenChunk> open;
+        const auto close = [&] {
+            if (open && !open->chunk.trees.empty()) program.chunks.push_back(std::move(open->chunk));
+            open.reset();
+        };
+        for (const auto tree : order) {
+            const auto output = output_of(tree) + value;
+            const Parts parts(e, tree);
+            for (const auto root : parts.roots()) {
+                if (open && (open->chunk.output != output || is_full(open->chunk))) close();
+                if (!open) open.emplace(program, output, n_outputs);
+                Tree compiled =
+                    TreeCompiler(e, tree, parts, root, value, n_outputs, open->columns, open->players, points_for)
+                        .run();
                 // A tree that is a single leaf says nothing of any player.
-                if (!tree.splits.empty()) add(std::move(tree), chunk, program);
+                if (!compiled.splits.empty()) add(std::move(compiled), open->chunk, program);
             }
-            n_trees += chunk.trees.size();
-            if (!chunk.trees.empty()) program.chunks.push_back(std::move(chunk));
         }
+        close();
     }
     return program;
 }

@@ -26,6 +26,7 @@
 namespace linear_treeshap {
 
 inline constexpr int kBlockRows = 64;        // rows whose conditions are evaluated at once: bits of a word
+inline constexpr int kMinWalkRows = 16;      // rows that walk together at least, if there are so many
 inline constexpr int kMaxTreeletBits = 4;    // 16 states: what one register permutation can look up
 inline constexpr int kMaxTile = 4;           // quadrature points walked at once: what registers can hold
 inline constexpr int kMaxChunkOutputs = 16;  // outputs of a vector leaf explained at once
@@ -111,8 +112,11 @@ struct Chunk {
     std::int32_t max_splits = 0;    // of a tree
     std::int32_t max_treelets = 0;  // of a tree
     std::int32_t max_levels = 0;    // of a tree
+    std::int32_t max_points = 0;    // of a tile
     std::size_t max_expansion = 0;  // doubles made at once: of a tile, or of a table
     std::size_t n_leaves = 0;
+
+    std::size_t end_tree() const { return first_tree + trees.size(); }
 };
 
 // A set of category codes: a bitset, or a sorted list where a code is so large that bits would waste memory.
