@@ -23,7 +23,7 @@ constexpr std::size_t kTaskRows = 512;
 constexpr std::size_t kTaskRowsExpanding = 1024;
 // ...but never so many that x and φ leave the caches, or that nobody hears Ctrl-C for long.
 constexpr std::size_t kMaxTaskBytes = std::size_t{8} << 20;
-constexpr std::size_t kMaxTaskWork = 50'000'000;  // leaves · rows of a chunk: a tenth of a second
+constexpr std::size_t kMaxTaskWork = 50'000'000;  // leaves · outputs · tiles · rows of a chunk: a tenth of a second
 
 // Below this many leaves · rows a thread costs more to start than it saves.
 constexpr std::size_t kWorkPerThread = 200'000;
@@ -34,7 +34,11 @@ std::size_t round_to_blocks(std::size_t n_rows) { return std::max<std::size_t>(1
 
 Engine::Engine(const EnsembleView& ensemble, const RuleFor& rule_for, const Kernel& kernel)
     : program_(compile(ensemble, rule_for)), kernel_(kernel) {
-    if (program_.expansion_size * sizeof(double) > kMaxCachedBytes) return;
+    if (program_.expansion_size * sizeof(double) <= kMaxCachedBytes) keep_constants();
+    task_rows_ = rows_per_task();
+}
+
+void Engine::keep_constants() {
     const std::size_t n_trees = program_.chunks.empty() ? 0 : program_.chunks.back().end_tree();
     double* const expanded = expanded_.reserve(program_.expansion_size);
     for (const auto& chunk : program_.chunks)
@@ -47,20 +51,23 @@ Engine::Engine(const EnsembleView& ensemble, const RuleFor& rule_for, const Kern
 
 std::size_t Engine::rows_per_task() const {
     const bool is_cached = expanded_.data() != nullptr;
-    std::size_t bytes_per_row = 1, most_leaves = 1;
+    std::size_t bytes_per_row = 1, work_per_row = 1;
     for (const auto& chunk : program_.chunks) {
-        bytes_per_row = std::max(bytes_per_row, 8 * (chunk.columns.size() +
-                                                     chunk.players.size() * static_cast<std::size_t>(chunk.n_outputs)));
-        most_leaves = std::max(most_leaves, chunk.n_leaves);
+        const auto n_outputs = static_cast<std::size_t>(chunk.n_outputs);
+        bytes_per_row = std::max(bytes_per_row, 8 * (chunk.columns.size() + chunk.players.size() * n_outputs));
+        std::size_t work = 0;
+        for (const auto& tree : chunk.trees) work += (tree.splits.size() + 1) * tree.tiles.size() * n_outputs;
+        work_per_row = std::max(work_per_row, work);
     }
-    auto rows = is_cached ? kTaskRows : kTaskRowsExpanding;
-    rows = std::min({rows, kMaxTaskBytes / bytes_per_row, kMaxTaskWork / most_leaves});
-    return round_to_blocks(rows);
+    const std::size_t enough = is_cached ? kTaskRows : kTaskRowsExpanding;
+    const std::size_t rows =
+        std::min({enough, round_to_blocks(kMaxTaskBytes / bytes_per_row), kMaxTaskWork / work_per_row});
+    return rows >= kBlockRows ? round_to_blocks(rows) : std::max<std::size_t>(rows, kMinWalkRows);
 }
 
 // Where tasks begin, and the end. The last ones are smaller, so that threads finish together.
 std::vector<std::size_t> Engine::cuts(std::size_t n_rows, int n_threads) const {
-    const std::size_t most = rows_per_task();
+    const std::size_t most = task_rows_;
     std::vector<std::size_t> out{0};
     while (out.back() < n_rows) {
         const std::size_t left = n_rows - out.back();

@@ -22,6 +22,7 @@ class Engine {
     const Kernel& kernel() const { return kernel_; }
 
   private:
+    void keep_constants();
     std::size_t rows_per_task() const;
     std::vector<std::size_t> cuts(std::size_t n_rows, int n_threads) const;
 
@@ -29,6 +30,7 @@ class Engine {
     const Kernel& kernel_;
     Buffer<double> expanded_;
     std::vector<OneRowTree> one_row_;
+    std::size_t task_rows_;
 };
 
 }  // namespace linear_treeshap

@@ -10,6 +10,7 @@
 #include <exception>
 #include <functional>
 #include <mutex>
+#include <system_error>
 #include <thread>
 #include <vector>
 
@@ -74,13 +75,19 @@ void parallel_for(std::size_t n_tasks, int n_threads, Control& control, const Ru
     };
     std::vector<std::jthread> threads;
     n_working = std::min(n_tasks, static_cast<std::size_t>(n_threads)) - (n_tasks > 0 ? 1 : 0);
-    for (std::size_t n_extra = n_working; n_extra > 0; --n_extra)
-        threads.emplace_back([&] {
-            work(false);
-            const std::lock_guard lock(mutex);
-            --n_working;
-            someone_is_done.notify_one();
-        });
+    std::size_t n_missing = n_working;
+    try {
+        for (; n_missing > 0; --n_missing)
+            threads.emplace_back([&] {
+                work(false);
+                const std::lock_guard lock(mutex);
+                --n_working;
+                someone_is_done.notify_one();
+            });
+    } catch (const std::system_error&) {  // there are no more to be had: those there are do all the work
+        const std::lock_guard lock(mutex);
+        n_working -= n_missing;
+    }
     work(true);
     // The others may have long tasks left: keep listening to the user until they are done.
     for (std::unique_lock lock(mutex); n_working > 0;) {

@@ -136,3 +136,25 @@ def test_uneven_covers(setting: str) -> None:
             rows = random_rows(rng, ensemble, N_ROWS).astype(ensemble.row_format.numpy_dtype)
         reference = extended.shapley_values(ensemble, rows[:N_JUDGED])
         assert_close(ensemble, rows, None, reference)
+
+
+@pytest.mark.parametrize("shape", ["bush", "with a long trunk", "two outputs"])
+def test_trees_so_large_that_they_are_cut(shape: str) -> None:
+    """A tree of over 8,192 leaves is compiled as several that share its leaves."""
+    rng = np.random.default_rng(5)
+    outputs = 2 if shape == "two outputs" else 1
+    ensemble = random_ensemble(
+        rng,
+        n_features=12,
+        n_trees=3,
+        max_depth=400 if shape == "with a long trunk" else 30,
+        max_leaves=20_000,
+        n_outputs=outputs,
+        vector_leaves=True,
+    )
+    assert (
+        np.bincount(np.searchsorted(ensemble.tree_offsets, np.flatnonzero(ensemble.left < 0), "right")).max()
+        > 8192
+    )
+    rows = random_rows(rng, ensemble, N_ROWS)
+    assert_close(ensemble, rows, None, extended.shapley_values(ensemble, rows[:N_JUDGED], None))

@@ -214,6 +214,15 @@ def test_ctrl_c_interrupts_within_a_second(n_jobs: int) -> None:
     assert interrupt(LONG_CALL, n_jobs=n_jobs) == "usable\n"
 
 
+def test_ctrl_c_interrupts_deep_trees_of_many_outputs() -> None:
+    """Each of their leaves is a hundred times the work of another's."""
+    model = "n_trees=2, max_depth=60, max_leaves=40_000, n_outputs=16, vector_leaves=True), 2)"
+    call = LONG_CALL.replace("n_trees=20, max_depth=12, max_leaves=400), 100)", model).replace(
+        "40, 1)", "40, 16)"
+    )
+    assert interrupt(call, n_jobs=1) == "usable\n"
+
+
 AMONG_OTHERS = """
 import threading
 def work():
@@ -283,6 +292,33 @@ def test_the_environment_chooses_the_kernel(forest: TreeEnsemble, monkeypatch: p
         Engine(forest)
 
 
+@pytest.mark.skipif(sys.platform != "linux", reason="limits are set as Linux has them")
+def test_work_goes_on_where_threads_cannot_be_had() -> None:
+    """With room for a few stacks of a gigabyte, most of the 64 threads cannot be started."""
+    import resource
+
+    def limit() -> None:
+        resource.setrlimit(resource.RLIMIT_STACK, (2**30, resource.getrlimit(resource.RLIMIT_STACK)[1]))
+        resource.setrlimit(resource.RLIMIT_AS, (6 * 2**30, 6 * 2**30))
+
+    code = (
+        f"import sys; sys.path.insert(0, {str(Path(__file__).parent)!r})\n"
+        "import numpy as np\n"
+        "from strategies import random_ensemble\n"
+        "from linear_treeshap.engine import Engine\n"
+        "engine = Engine(random_ensemble(np.random.default_rng(0), n_trees=50, max_leaves=60))\n"
+        "rows, out, again = np.zeros((20_000, 5)), np.empty((20_000, 5, 1)), np.empty((20_000, 5, 1))\n"
+        "engine.values(rows, out, n_jobs=1)\n"
+        "engine.values(rows, again, n_jobs=64)\n"
+        "print((out == again).all())\n"
+    )
+    env = {**os.environ, "OPENBLAS_NUM_THREADS": "1"}
+    done = subprocess.run(
+        [sys.executable, "-c", code], capture_output=True, text=True, preexec_fn=limit, env=env
+    )
+    assert done.stdout == "True\n", done.stderr
+
+
 def test_n_jobs_is_counted_as_joblib_does() -> None:
     cpus = available_cpus()
     assert n_threads(None) == n_threads(-1) == cpus
@@ -295,14 +331,31 @@ def test_n_jobs_is_counted_as_joblib_does() -> None:
 
 def test_container_limits_are_respected(tmp_path: Path) -> None:
     (tmp_path / "cpu.max").write_text("150000 100000\n")
-    assert _cgroup_cpus(tmp_path) == 2
+    assert _cgroup_cpus(tmp_path, "0::/\n") == 2
+    assert _cgroup_cpus(tmp_path, "0::/a/group/not/to/be/seen/from/here\n") == 2
+    assert _cgroup_cpus(tmp_path, "0::/../outside\n") == 2
     (tmp_path / "cpu.max").write_text("max 100000\n")
-    assert _cgroup_cpus(tmp_path) is None
-    assert _cgroup_cpus(tmp_path / "absent") is None
-    (tmp_path / "v1/cpu").mkdir(parents=True)
-    (tmp_path / "v1/cpu/cpu.cfs_quota_us").write_text("50000\n")
-    (tmp_path / "v1/cpu/cpu.cfs_period_us").write_text("100000\n")
-    assert _cgroup_cpus(tmp_path / "v1") == 1
+    assert _cgroup_cpus(tmp_path, "0::/\n") is None
+    assert _cgroup_cpus(tmp_path / "absent", "0::/\n") is None
+
+
+def test_the_tightest_of_nested_limits_counts(tmp_path: Path) -> None:
+    """A service, or a job of a cluster, has its quota on a group below the root."""
+    for folder, quota in (("", "max"), ("system", "300000"), ("system/job", "500000")):
+        (tmp_path / folder).mkdir(exist_ok=True)
+        (tmp_path / folder / "cpu.max").write_text(f"{quota} 100000\n")
+    assert _cgroup_cpus(tmp_path, "0::/system/job\n") == 3
+    (tmp_path / "system/job/cpu.max").write_text("100000 100000\n")
+    assert _cgroup_cpus(tmp_path, "0::/system/job\n") == 1
+
+
+def test_limits_of_the_first_version_are_respected(tmp_path: Path) -> None:
+    folder = tmp_path / "cpu,cpuacct/job"
+    folder.mkdir(parents=True)
+    (folder / "cpu.cfs_quota_us").write_text("50000\n")
+    (folder / "cpu.cfs_period_us").write_text("100000\n")
+    assert _cgroup_cpus(tmp_path, "5:memory:/\n4:cpu,cpuacct:/job\n1:name=systemd:/\n0::/\n") == 1
+    assert _cgroup_cpus(tmp_path, "4:cpu,cpuacct:/\n") is None
 
 
 @pytest.mark.skipif(not hasattr(os, "sched_setaffinity"), reason="this system has no affinity")

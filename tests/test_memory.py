@@ -56,3 +56,35 @@ def test_a_compiled_model_takes_100_bytes_per_node_and_a_thread_64_megabytes(sha
     assert n_nodes > 400_000
     assert 20 * n_nodes < compiled * 2**20 < 100 * n_nodes
     assert scratch < 2 * 64
+
+
+#: Where a thread would need more, if it kept all it could: values of every chunk, values in double on their way to
+#: float, the constants of a whole tree, every level of a deep one.
+LARGE = {
+    "wide, many outputs": (
+        "random_ensemble(rng, n_features=2000, n_trees=99, max_depth=12, max_leaves=400, n_outputs=20, vector_leaves=True)",
+        {"300": "64"},
+    ),
+    "very wide": (
+        "random_ensemble(rng, n_features=90_000, n_trees=3)",
+        {"n_outputs))": "n_outputs), 'float32')"},
+    ),
+    "large trees of many outputs": (
+        "random_ensemble(rng, n_trees=2, max_depth=40, max_leaves=70_000, n_outputs=16, vector_leaves=True)",
+        {},
+    ),
+    "very deep": ("chain([i % 30 for i in range(50_000)], share=0.999)", {}),
+}
+
+
+@pytest.mark.parametrize("shape", LARGE)
+def test_a_thread_takes_64_megabytes_whatever_the_model(shape: str) -> None:
+    model, changes = LARGE[shape]
+    code = MEASURE
+    for old, new in changes.items():
+        assert old in code
+        code = code.replace(old, new)
+    command = [sys.executable, "-c", code, str(Path(__file__).parent), model]
+    done = subprocess.run(command, capture_output=True, check=True)
+    _, _, scratch = json.loads(done.stdout)
+    assert scratch < 2 * 64

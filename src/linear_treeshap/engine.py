@@ -141,17 +141,40 @@ def available_cpus() -> int:
 @cache
 def _container_cpus() -> int | None:
     """The limit of this process's container; read once, because that takes as long as explaining a row."""
-    return _cgroup_cpus(Path("/sys/fs/cgroup"))
-
-
-def _cgroup_cpus(root: Path) -> int | None:
-    """The CPU quota of a container, rounded up; None where there is none."""
     try:
-        quota, period = (root / "cpu.max").read_text().split()  # version 2
+        groups = Path("/proc/self/cgroup").read_text()
+    except OSError:  # not on Linux
+        return None
+    return _cgroup_cpus(Path("/sys/fs/cgroup"), groups)
+
+
+def _cgroup_cpus(root: Path, groups: str) -> int | None:
+    """The smallest CPU quota of this process's groups and those around them, rounded up; None where there is none.
+
+    ``groups`` are lines of hierarchy, controllers and path; the second version of the interface knows one hierarchy,
+    with no controllers named.
+    """
+    limits = []
+    for line in groups.splitlines():
+        _, controllers, path = line.split(":", 2)
+        if controllers and "cpu" not in controllers.split(","):
+            continue
+        top = root / controllers if controllers else root
+        group = top / path.lstrip("/")
+        for folder in (group, *group.parents):
+            limits.append(_cpu_quota(folder))
+            if folder == top:
+                break
+    return min((limit for limit in limits if limit is not None), default=None)
+
+
+def _cpu_quota(folder: Path) -> int | None:
+    try:
+        quota, period = (folder / "cpu.max").read_text().split()  # version 2
     except (OSError, ValueError):
         try:
-            quota = (root / "cpu/cpu.cfs_quota_us").read_text().strip()  # version 1
-            period = (root / "cpu/cpu.cfs_period_us").read_text().strip()
+            quota = (folder / "cpu.cfs_quota_us").read_text().strip()  # version 1
+            period = (folder / "cpu.cfs_period_us").read_text().strip()
         except OSError:
             return None
     try:
