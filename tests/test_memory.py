@@ -58,11 +58,12 @@ def test_a_compiled_model_takes_100_bytes_per_node_and_a_thread_64_megabytes(sha
     assert scratch < 2 * 64
 
 
-#: Where a thread would need more, if it kept all it could: values of every chunk, values in double on their way to
-#: float, the constants of a whole tree, every level of a deep one.
+#: Where a thread would need more, if it kept all it could: values of every chunk, values in double on their
+#: way to float, the constants of a whole tree, every level of a deep one.
 LARGE = {
     "wide, many outputs": (
-        "random_ensemble(rng, n_features=2000, n_trees=99, max_depth=12, max_leaves=400, n_outputs=20, vector_leaves=True)",
+        "copies(random_ensemble(rng, n_features=2000, n_trees=9, max_depth=12, max_leaves=400, "
+        "n_outputs=20, vector_leaves=True), 50)",
         {"300": "64"},
     ),
     "very wide": (

@@ -149,10 +149,10 @@ def _container_cpus() -> int | None:
 
 
 def _cgroup_cpus(root: Path, groups: str) -> int | None:
-    """The smallest CPU quota of this process's groups and those around them, rounded up; None where there is none.
+    """The smallest CPU quota of this process's groups and those around them, rounded up; None without one.
 
-    ``groups`` are lines of hierarchy, controllers and path; the second version of the interface knows one hierarchy,
-    with no controllers named.
+    ``groups`` are lines of hierarchy, controllers and path; the second version of the interface has one
+    hierarchy, with no controllers named.
     """
     limits = []
     for line in groups.splitlines():
