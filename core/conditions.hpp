@@ -26,6 +26,11 @@ void transpose_block(const Program& program, const Chunk& chunk, const Number* r
 
 template <int kRows, class Number>
 std::uint64_t in_set(const Number* x, const CategorySet& set, bool missing_left) {
+#if defined(__AVX2__)
+    if constexpr (kRows > 1)
+        if (set.sorted.empty() && set.words.size() <= kMaxSetWords)
+            return in_words<kRows>(x, SetWords(set.words.data(), set.words.size()), missing_left);
+#endif
     std::uint64_t bits = 0;
     for (int r = 0; r < kRows; ++r) {
         // Codes lie below 2^31; anything else, infinities included, is in no set.

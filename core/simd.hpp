@@ -108,6 +108,48 @@ inline std::uint64_t at_most(const double* x, double threshold, bool missing_lef
     return bits;
 }
 
+// Bit r: is the category code of row r in a set of few words? One permutation finds every row's word.
+inline constexpr std::size_t kMaxSetWords = 16;
+struct SetWords {
+    __m512i all;
+    SetWords(const std::uint32_t* words, std::size_t n)
+        : all(_mm512_maskz_loadu_epi32(static_cast<__mmask16>((1U << n) - 1), words)) {}
+};
+template <int kRows>
+inline std::uint64_t in_words(const float* x, const SetWords& set, bool missing_left) {
+    std::uint64_t bits = 0;
+    for (int i = 0; 16 * i < kRows; ++i) {
+        const __m512 v = _mm512_load_ps(x + 16 * i);
+        const auto is_code = static_cast<__mmask16>(_mm512_cmp_ps_mask(v, _mm512_setzero_ps(), _CMP_GE_OQ) &
+                                                    _mm512_cmp_ps_mask(v, _mm512_set1_ps(512), _CMP_LT_OQ));
+        const __m512i code = _mm512_maskz_cvttps_epi32(is_code, v);
+        const __m512i word =
+            _mm512_maskz_permutexvar_epi32(is_code, _mm512_maskz_srli_epi32(is_code, code, 5), set.all);
+        const __m512i bit = _mm512_maskz_srlv_epi32(is_code, word, _mm512_and_si512(code, _mm512_set1_epi32(31)));
+        auto part = _mm512_test_epi32_mask(bit, _mm512_set1_epi32(1));
+        if (missing_left) part = static_cast<__mmask16>(part | _mm512_cmp_ps_mask(v, v, _CMP_UNORD_Q));
+        bits |= static_cast<std::uint64_t>(part) << (16 * i);
+    }
+    return bits;
+}
+template <int kRows>
+inline std::uint64_t in_words(const double* x, const SetWords& set, bool missing_left) {
+    std::uint64_t bits = 0;
+    for (int i = 0; 8 * i < kRows; ++i) {
+        const __m512d v = _mm512_load_pd(x + 8 * i);
+        const auto is_code = static_cast<__mmask8>(_mm512_cmp_pd_mask(v, _mm512_setzero_pd(), _CMP_GE_OQ) &
+                                                   _mm512_cmp_pd_mask(v, _mm512_set1_pd(512), _CMP_LT_OQ));
+        const __m512i code = _mm512_maskz_cvttpd_epi64(is_code, v);
+        const __m512i place = _mm512_maskz_srli_epi64(is_code, code, 5);
+        const __m512i word = _mm512_maskz_permutexvar_epi32(0xffff, place, set.all);  // in the lower halves
+        const __m512i bit = _mm512_maskz_srlv_epi64(is_code, word, _mm512_and_si512(code, _mm512_set1_epi64(31)));
+        auto part = _mm512_test_epi64_mask(bit, _mm512_set1_epi64(1));
+        if (missing_left) part = static_cast<__mmask8>(part | _mm512_cmp_pd_mask(v, v, _CMP_UNORD_Q));
+        bits |= static_cast<std::uint64_t>(part) << (8 * i);
+    }
+    return bits;
+}
+
 #else  // AVX2, or the vector types of the compiler (SSE2, NEON): masks are vectors of all-ones or zeros
 
 #if defined(__AVX2__)
@@ -276,6 +318,50 @@ inline std::uint64_t at_most(const double* x, double threshold, bool missing_lef
     for (int i = 0; 4 * i < kRows; ++i) {
         const __m256d v = _mm256_load_pd(x + 4 * i);
         const __m256d part = missing_left ? _mm256_cmp_pd(v, t, _CMP_NGT_UQ) : _mm256_cmp_pd(v, t, _CMP_LE_OQ);
+        bits |= static_cast<std::uint64_t>(static_cast<unsigned>(_mm256_movemask_pd(part))) << (4 * i);
+    }
+    return bits;
+}
+
+inline constexpr std::size_t kMaxSetWords = 8;
+struct SetWords {
+    __m256i all;
+    SetWords(const std::uint32_t* words, std::size_t n) {
+        std::array<std::uint32_t, kMaxSetWords> padded{};
+        std::memcpy(padded.data(), words, n * sizeof *words);
+        all = _mm256_loadu_si256(reinterpret_cast<const __m256i*>(padded.data()));
+    }
+};
+template <int kRows>
+inline std::uint64_t in_words(const float* x, const SetWords& set, bool missing_left) {
+    std::uint64_t bits = 0;
+    for (int i = 0; 8 * i < kRows; ++i) {
+        const __m256 v = _mm256_load_ps(x + 8 * i);
+        const __m256 is_code = _mm256_and_ps(_mm256_cmp_ps(v, _mm256_setzero_ps(), _CMP_GE_OQ),
+                                             _mm256_cmp_ps(v, _mm256_set1_ps(256), _CMP_LT_OQ));
+        const __m256i code = _mm256_cvttps_epi32(v);
+        const __m256i word = _mm256_permutevar8x32_epi32(set.all, _mm256_srli_epi32(code, 5));
+        const __m256i bit = _mm256_srlv_epi32(word, _mm256_and_si256(code, _mm256_set1_epi32(31)));
+        __m256 part = _mm256_and_ps(is_code, _mm256_castsi256_ps(_mm256_slli_epi32(bit, 31)));
+        if (missing_left) part = _mm256_or_ps(part, _mm256_cmp_ps(v, v, _CMP_UNORD_Q));
+        bits |= static_cast<std::uint64_t>(static_cast<unsigned>(_mm256_movemask_ps(part))) << (8 * i);
+    }
+    return bits;
+}
+template <int kRows>
+inline std::uint64_t in_words(const double* x, const SetWords& set, bool missing_left) {
+    std::uint64_t bits = 0;
+    for (int i = 0; 4 * i < kRows; ++i) {
+        const __m256d v = _mm256_load_pd(x + 4 * i);
+        const __m256d is_code = _mm256_and_pd(_mm256_cmp_pd(v, _mm256_setzero_pd(), _CMP_GE_OQ),
+                                              _mm256_cmp_pd(v, _mm256_set1_pd(256), _CMP_LT_OQ));
+        const __m128i code = _mm256_cvttpd_epi32(v);
+        const __m256i place = _mm256_castsi128_si256(_mm_srli_epi32(code, 5));
+        const __m128i word = _mm256_castsi256_si128(_mm256_permutevar8x32_epi32(set.all, place));
+        const __m128i bit = _mm_srlv_epi32(word, _mm_and_si128(code, _mm_set1_epi32(31)));
+        const __m256i wide = _mm256_slli_epi64(_mm256_cvtepi32_epi64(bit), 63);
+        __m256d part = _mm256_and_pd(is_code, _mm256_castsi256_pd(wide));
+        if (missing_left) part = _mm256_or_pd(part, _mm256_cmp_pd(v, v, _CMP_UNORD_Q));
         bits |= static_cast<std::uint64_t>(static_cast<unsigned>(_mm256_movemask_pd(part))) << (4 * i);
     }
     return bits;

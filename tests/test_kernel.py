@@ -124,12 +124,30 @@ def test_one_row_has_the_bits_it_has_among_many(setting: str, kernel: str) -> No
             assert alone.tobytes() == together[i].tobytes(), f"row {i}"
 
 
-#: At the ends of words, of what is kept as bits (2^20), of what float32 tells apart (2^24), and of all codes.
-CODES = [0, 1, 31, 32, 2**20 - 1, 2**20, 2**20 + 1, 2**24 - 1, 2**24, 2**24 + 1, 2**31 - 2, 2**31 - 1]
+#: At the ends of words, of what a register holds (256, 512), of what is kept as bits (2^20), of what float32
+#: tells apart (2^24), and of all codes.
+CODES = [
+    0,
+    1,
+    31,
+    32,
+    255,
+    256,
+    511,
+    512,
+    2**20 - 1,
+    2**20,
+    2**20 + 1,
+    2**24 - 1,
+    2**24,
+    2**24 + 1,
+    2**31 - 2,
+    2**31 - 1,
+]
 
 
 @pytest.mark.parametrize("dtype", ["float32", "float64"])
-@pytest.mark.parametrize("largest", [32, 2**20, 2**20 + 1, 2**31 - 1])
+@pytest.mark.parametrize("largest", [32, 255, 256, 511, 512, 2**20, 2**20 + 1, 2**31 - 1])
 def test_category_codes_of_any_size(largest: int, dtype: Literal["float32", "float64"]) -> None:
     """Sets are bits or sorted lists; what is no code is in no set, however large."""
     codes = [code for code in CODES[::2] + CODES[-1:] if code <= largest]
@@ -141,7 +159,9 @@ def test_category_codes_of_any_size(largest: int, dtype: Literal["float32", "flo
         missing_left=np.array([True, False, False, False, True, False, False]),
         row_format=RowFormat(n_features=2, dtype=dtype),
     )
-    numbers = np.array([*CODES, -1, -0.5, 0.5, 31.9, 2**31, 2**32, 2**63, 1e30, np.inf, -np.inf, np.nan])
+    numbers = np.array(
+        [*CODES, -1, -0.5, -0.0, 0.5, 31.9, 255.5, 511.9, 2**31, 2**32, 2**63, 1e30, np.inf, -np.inf, np.nan]
+    )
     rows = np.stack([numbers, numbers[::-1]], axis=1).astype(dtype)
     expected = exact(ensemble, rows)
     for kernel in KERNELS:
