@@ -28,7 +28,7 @@ test: $(VENV)/.package $(VENV)/.test  ## Run the whole test suite
 test-sanitized: $(SANITIZED)/.package $(VENV)/.test  ## Run the native paths under sanitizers
 	LD_PRELOAD="$$($${CXX:-c++} -print-file-name=libasan.so) $$($${CXX:-c++} -print-file-name=libstdc++.so.6)" \
 	  ASAN_OPTIONS=detect_leaks=0 PYTHONPATH=$(SANITIZED) \
-	  $(RUN) -m pytest -q -p no:cacheprovider $(ON_ALL_CORES) -k "not ctrl_c" tests/test_kernel.py tests/test_engine.py tests/test_interactions.py \
+	  $(RUN) -m pytest -q -p no:cacheprovider $(ON_ALL_CORES) -k "not ctrl_c and not threads_cannot" tests/test_kernel.py tests/test_engine.py tests/test_interactions.py \
 	  tests/test_background.py \
 	    tests/test_records.py
 
