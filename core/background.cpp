@@ -113,14 +113,16 @@ std::size_t BackgroundEngine::plan_all(int max_bits) {
 
 void BackgroundEngine::number_items() {
     if (!of_couples_) {
-        for (std::size_t c = 0; c < plans_.size(); ++c) plans_[c].items = program_.chunks[c].players;
+        for (std::size_t c = 0; c < plans_.size(); ++c) {
+            const auto players = program_.chunks[c].players;
+            plans_[c].items.assign(players.begin(), players.end());
+        }
         return;
     }
     const auto couples_of = [&](std::size_t c) {
         auto couples = plans_[c].couples.list();
         for (auto& couple : couples) {
-            for (auto& player : couple)
-                player = program_.chunks[c].players[static_cast<std::size_t>(player / program_.chunks[c].n_outputs)];
+            for (auto& player : couple) player = program_.chunks[c].players[static_cast<std::size_t>(player)];
             std::sort(couple.begin(), couple.end());
         }
         return couples;
@@ -168,7 +170,7 @@ void BackgroundEngine::fill_tables(const Chunk& chunk, Plan& plan, const RowsVie
     parallel_for(chunk.trees.size(), n_threads, control, [&](std::size_t t, bool is_caller) {
         const double* histogram = histograms[t].data();
         for (const auto& table : plan.trees[t].tables) {
-            fill_table(chunk.trees[t], plan.trees[t], table, histogram, *moments_, chunk.n_outputs, of_couples_, scale_,
+            fill_table(chunk, chunk.trees[t], plan.trees[t], table, histogram, *moments_, of_couples_, scale_,
                        tables + table.begin);
             histogram += table.n_states();
         }
@@ -216,7 +218,7 @@ bool BackgroundEngine::explain_chunk(std::size_t c, const RowsView& rows, const 
                                       pair_weights == nullptr ? scale_ : 1.0,
                                       phi + b * n_slots * kBlockRows,
                                       of_couples_ ? &plan.couples : nullptr};
-                    kernel_.scan(tree, planned, *moments_, chunk.n_outputs, pairs, scratch.path);
+                    kernel_.scan(chunk, tree, planned, *moments_, pairs, scratch.path);
                     if (!control.advance(0, is_caller)) return false;
                 }
         }

@@ -39,14 +39,14 @@ inline constexpr std::int32_t kNothing = std::numeric_limits<std::int32_t>::min(
 // all conditions of its player down to it hold, then every split, set where the row goes left.
 inline std::size_t n_words(const Tree& tree) { return 3 * tree.splits.size(); }
 
-// Couples of players that meet on a path, numbered; players by their slots in a chunk.
+// Couples of players that meet on a path, numbered; players in a chunk's numbering.
 class Couples {
   public:
     std::int32_t add(std::int32_t one, std::int32_t other) {
         return number_.try_emplace(key(one, other), static_cast<std::int32_t>(number_.size())).first->second;
     }
     std::int32_t at(std::int32_t one, std::int32_t other) const { return number_.at(key(one, other)); }
-    // The players' slots of each couple, by number.
+    // The players of each couple, by number.
     std::vector<std::array<std::int32_t, 2>> list() const;
 
   private:
@@ -64,7 +64,7 @@ struct LeafTable {
     std::int32_t first_bit;     // in BackgroundTree::bit_word
     std::int32_t n_conditions;  // bits that are splits inside; the others are players above
     std::int32_t n_bits;
-    std::int32_t first_player;  // in BackgroundTree::player_slot
+    std::int32_t first_player;  // in BackgroundTree::player
     std::int32_t n_players;
     std::int32_t first_lane;  // in BackgroundTree::lane_slot
     std::int32_t n_lanes;
@@ -77,8 +77,8 @@ struct LeafTable {
 
 struct BackgroundTree {
     std::vector<LeafTable> tables;
-    std::vector<std::int32_t> bit_word;  // which word each bit of a state is
-    std::vector<std::int32_t> player_slot;
+    std::vector<std::int32_t> bit_word;    // which word each bit of a state is
+    std::vector<std::int32_t> player;      // in the chunk's numbering
     std::vector<std::int32_t> lane_slot;   // where φ of each lane lies
     std::vector<std::int32_t> scan_child;  // by edge: a split, or ~leaf, or kNothing; empty if tables have all leaves
     int n_players_on_path = 0;             // at most
@@ -101,8 +101,8 @@ class Moments {
 BackgroundTree plan_tables(const Tree& tree, int n_outputs, int max_bits, Couples* couples);
 
 // The table of some leaves, from a histogram of the background rows' states.
-void fill_table(const Tree& tree, const BackgroundTree& plan, const LeafTable& table, const double* histogram,
-                const Moments& moments, int n_outputs, bool of_couples, double scale, double* out);
+void fill_table(const Chunk& chunk, const Tree& tree, const BackgroundTree& plan, const LeafTable& table,
+                const double* histogram, const Moments& moments, bool of_couples, double scale, double* out);
 
 // A block of rows and a block of background rows, before the leaves of a tree that are in no table.
 struct Pairs {
@@ -130,7 +130,7 @@ struct BackgroundKernel {
     void (*look_up)(const BackgroundTree&, const double* tables, const std::uint64_t* words,
                     std::size_t words_per_block, std::size_t n_rows, double* phi, std::size_t phi_per_block);
     // Adds the values of all leaves that are in no table.
-    void (*scan)(const Tree&, const BackgroundTree&, const Moments&, int n_outputs, const Pairs&, Buffer<double>&);
+    void (*scan)(const Chunk&, const Tree&, const BackgroundTree&, const Moments&, const Pairs&, Buffer<double>&);
 };
 
 const BackgroundKernel& background_kernel_of(const Kernel& kernel);

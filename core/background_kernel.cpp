@@ -105,7 +105,7 @@ void look_up(const BackgroundTree& plan, const double* tables, const std::uint64
 
 }  // namespace
 
-void scan(const Tree&, const BackgroundTree&, const Moments&, int n_outputs, const Pairs&, Buffer<double>&);
+void scan(const Chunk&, const Tree&, const BackgroundTree&, const Moments&, const Pairs&, Buffer<double>&);
 
 extern const BackgroundKernel background_kernel;
 const BackgroundKernel background_kernel{transpose, evaluate, count, look_up, scan};

@@ -59,12 +59,13 @@ std::uint64_t disjoint(const Sets& sets, std::uint32_t other) {
 
 class Scan {
   public:
-    Scan(const Tree& tree, const BackgroundTree& plan, const Moments& moments, int n_outputs, const Pairs& pairs,
+    Scan(const Chunk& chunk, const Tree& tree, const BackgroundTree& plan, const Moments& moments, const Pairs& pairs,
          Buffer<double>& path)
-        : tree_(tree),
+        : chunk_(chunk),
+          tree_(tree),
           plan_(plan),
           moments_(moments),
-          n_outputs_(at(n_outputs)),
+          n_outputs_(at(chunk.n_outputs)),
           pairs_(pairs),
           n_set_words_((at(plan.n_players_on_path) + kSetPlayers - 1) / kSetPlayers),
           row_sets_(n_set_words_),
@@ -177,8 +178,9 @@ class Scan {
         }
         const std::uint32_t alpha = row_sets_[word][row];
         for (int v = 0; v < n; ++v) sum[at(v)] = sum[at(v)] + where(mask_of(alpha >> (v * kLanes)), broadcast(-lost));
+        const double* const values = chunk_.values_of(tree_, leaf);
         for (std::size_t o = 0; o < n_outputs_; ++o) {
-            const Vec value = broadcast(pairs_.scale * tree_.leaf_value[at(leaf) * n_outputs_ + o]);
+            const Vec value = broadcast(pairs_.scale * values[o]);
             double* const to = paid(o, word, row);
             for (int v = 0; v < n; ++v) store(to + v * kLanes, load(to + v * kLanes) + value * sum[at(v)]);
         }
@@ -187,7 +189,7 @@ class Scan {
     double* paid(std::size_t output, std::size_t word, std::size_t row) const {
         return paid_ + (output * kBlockRows + row) * n_places_ + word * kSetPlayers;
     }
-    std::int32_t slot_at(std::size_t place) const { return tree_.splits[at(edge_[place] / 2)].slot; }
+    std::int32_t player_at(std::size_t place) const { return tree_.splits[at(edge_[place] / 2)].player; }
     double* phi_of(std::size_t slot, std::size_t row) const { return pairs_.phi + slot * kBlockRows + row; }
 
     // The path leaves a player behind: what it was paid is added to φ.
@@ -195,7 +197,7 @@ class Scan {
         for (std::size_t o = 0; o < n_outputs_; ++o)
             for (std::size_t row = 0; row < pairs_.n_rows; ++row) {
                 double& amount = paid(o, 0, row)[place];
-                *phi_of(at(slot_at(place)) + o, row) += amount;
+                *phi_of(at(player_at(place)) * n_outputs_ + o, row) += amount;
                 amount = 0.0;
             }
     }
@@ -211,7 +213,7 @@ class Scan {
     // As `pay`, for couples of players of the path.
     void pay_couples(std::int32_t leaf, std::size_t row, int q, std::uint64_t met, std::size_t output) {
         const std::size_t n_words = (edge_.size() + kSetPlayers - 1) / kSetPlayers;
-        const double value = pairs_.scale * tree_.leaf_value[at(leaf) * n_outputs_ + output];
+        const double value = pairs_.scale * chunk_.values_of(tree_, leaf)[output];
         double* const grid = paid_couples(output, row);
         const auto couple = [&](std::size_t one, std::size_t other) -> double& {
             return grid[std::max(one, other) * n_places_ + std::min(one, other)];
@@ -245,7 +247,7 @@ class Scan {
 
     void flush_couples(std::size_t place) {
         for (std::size_t other = 0; other < place; ++other) {
-            const auto slot = at(pairs_.couples->at(slot_at(place), slot_at(other))) * n_outputs_;
+            const auto slot = at(pairs_.couples->at(player_at(place), player_at(other))) * n_outputs_;
             for (std::size_t o = 0; o < n_outputs_; ++o)
                 for (std::size_t row = 0; row < pairs_.n_rows; ++row) {
                     double& amount = paid_couples(o, row)[place * n_places_ + other];
@@ -255,6 +257,7 @@ class Scan {
         }
     }
 
+    const Chunk& chunk_;
     const Tree& tree_;
     const BackgroundTree& plan_;
     const Moments& moments_;
@@ -271,9 +274,9 @@ class Scan {
 
 }  // namespace
 
-void scan(const Tree& tree, const BackgroundTree& plan, const Moments& moments, int n_outputs, const Pairs& pairs,
+void scan(const Chunk& chunk, const Tree& tree, const BackgroundTree& plan, const Moments& moments, const Pairs& pairs,
           Buffer<double>& path) {
-    Scan(tree, plan, moments, n_outputs, pairs, path).run();
+    Scan(chunk, tree, plan, moments, pairs, path).run();
 }
 
 }  // namespace linear_treeshap::LTS_ISA

@@ -72,12 +72,12 @@ class Planner {
         return (couples_ == nullptr ? n_players : n_players * (n_players - 1) / 2) * n_outputs_;
     }
     int n_new_players(std::size_t root) const {
-        std::vector<std::int32_t> slots;
+        std::vector<std::int32_t> players;
         for_each_below(root, [&](const Split& split) {
-            if (split.above < 0 && std::find(slots.begin(), slots.end(), split.slot) == slots.end())
-                slots.push_back(split.slot);
+            if (split.above < 0 && std::find(players.begin(), players.end(), split.player) == players.end())
+                players.push_back(split.player);
         });
-        return static_cast<int>(slots.size());
+        return static_cast<int>(players.size());
     }
     template <class Visit>
     void for_each_below(std::size_t root, const Visit& visit) const {
@@ -125,12 +125,12 @@ class Planner {
 
     // The couples on the path that ends with an edge.
     void number_couples(std::int32_t edge, const std::vector<std::int32_t>& parent_edge) {
-        std::vector<std::int32_t> slots;
+        std::vector<std::int32_t> players;
         for (; edge >= 0; edge = parent_edge[at(edge / 2)]) {
-            const auto slot = tree_.splits[at(edge / 2)].slot;
-            if (std::find(slots.begin(), slots.end(), slot) != slots.end()) continue;
-            for (const auto other : slots) couples_->add(slot, other);
-            slots.push_back(slot);
+            const auto player = tree_.splits[at(edge / 2)].player;
+            if (std::find(players.begin(), players.end(), player) != players.end()) continue;
+            for (const auto other : players) couples_->add(player, other);
+            players.push_back(player);
         }
     }
 
@@ -140,33 +140,32 @@ class Planner {
         table.first_bit = static_cast<std::int32_t>(plan_.bit_word.size());
         table.first_lane = static_cast<std::int32_t>(plan_.lane_slot.size());
         const auto n_splits = static_cast<std::int32_t>(tree_.splits.size());
-        std::vector<std::int32_t> slots;
-        const auto add_player = [&](std::int32_t slot) {
-            if (std::find(slots.begin(), slots.end(), slot) != slots.end()) return false;
-            slots.push_back(slot);
+        std::vector<std::int32_t> players;
+        const auto add_player = [&](std::int32_t player) {
+            if (std::find(players.begin(), players.end(), player) != players.end()) return false;
+            players.push_back(player);
             return true;
         };
         std::vector<std::int32_t> edges;
         for (; edge >= 0; edge = parent_edge[at(edge / 2)])
-            if (add_player(tree_.splits[at(edge / 2)].slot)) edges.push_back(edge);
+            if (add_player(tree_.splits[at(edge / 2)].player)) edges.push_back(edge);
         if (root >= 0)
             for_each_below(at(root), [&](const Split& split) {
                 plan_.bit_word.push_back(2 * n_splits + static_cast<std::int32_t>(&split - tree_.splits.data()));
-                add_player(split.slot);
+                add_player(split.player);
                 ++table.n_conditions;
             });
         plan_.bit_word.insert(plan_.bit_word.end(), edges.begin(), edges.end());
         table.n_bits = table.n_conditions + static_cast<std::int32_t>(edges.size());
-        table.first_player = static_cast<std::int32_t>(plan_.player_slot.size());
-        table.n_players = static_cast<std::int32_t>(slots.size());
-        plan_.player_slot.insert(plan_.player_slot.end(), slots.begin(), slots.end());
-        const auto add_lanes = [&](std::int32_t slot) {
-            for (int output = 0; output < n_outputs_; ++output) plan_.lane_slot.push_back(slot + output);
+        table.first_player = static_cast<std::int32_t>(plan_.player.size());
+        table.n_players = static_cast<std::int32_t>(players.size());
+        plan_.player.insert(plan_.player.end(), players.begin(), players.end());
+        const auto add_lanes = [&](std::int32_t item) {
+            for (int output = 0; output < n_outputs_; ++output) plan_.lane_slot.push_back(item * n_outputs_ + output);
         };
-        for (std::size_t i = 0; i < slots.size(); ++i) {
-            if (couples_ == nullptr) add_lanes(slots[i]);
-            for (std::size_t j = 0; j < i && couples_ != nullptr; ++j)
-                add_lanes(couples_->add(slots[i], slots[j]) * n_outputs_);
+        for (std::size_t i = 0; i < players.size(); ++i) {
+            if (couples_ == nullptr) add_lanes(players[i]);
+            for (std::size_t j = 0; j < i && couples_ != nullptr; ++j) add_lanes(couples_->add(players[i], players[j]));
         }
         table.n_lanes = n_lanes(table.n_players);
         if (table.n_lanes == 0) return;  // a single player makes no couple
@@ -184,7 +183,7 @@ class Planner {
 // A player of a leaf, as seen from a table: it is satisfied in the states whose bits are as wanted.
 struct Literal {
     std::uint32_t mask, wanted;
-    std::int32_t slot;
+    std::int32_t player;
 };
 
 // Calls visit(leaf, literals) for each leaf of a table.
@@ -194,7 +193,7 @@ void for_each_leaf(const Tree& tree, const BackgroundTree& plan, const LeafTable
     const auto n_splits = static_cast<std::int32_t>(tree.splits.size());
     std::vector<Literal> literals;
     for (int bit = table.n_conditions; bit < table.n_bits; ++bit)
-        literals.push_back({1U << bit, 1U << bit, tree.splits[at(bit_word[bit] / 2)].slot});
+        literals.push_back({1U << bit, 1U << bit, tree.splits[at(bit_word[bit] / 2)].player});
     struct Visited {
         std::int32_t node;
         std::vector<Literal> literals;
@@ -212,8 +211,9 @@ void for_each_leaf(const Tree& tree, const BackgroundTree& plan, const LeafTable
         const auto& split = tree.splits[at(node)];
         for (int side = 1; side >= 0; --side) {
             auto longer = path;
-            auto here = std::find_if(longer.begin(), longer.end(), [&](const auto& l) { return l.slot == split.slot; });
-            if (here == longer.end()) here = longer.insert(here, {0, 0, split.slot});
+            auto here =
+                std::find_if(longer.begin(), longer.end(), [&](const auto& l) { return l.player == split.player; });
+            if (here == longer.end()) here = longer.insert(here, {0, 0, split.player});
             here->mask |= bit;
             if (side == 0) here->wanted |= bit;
             pending.push_back({split.child[side], std::move(longer)});
@@ -344,11 +344,11 @@ std::vector<std::array<std::int32_t, 2>> Couples::list() const {
     return out;
 }
 
-void fill_table(const Tree& tree, const BackgroundTree& plan, const LeafTable& table, const double* histogram,
-                const Moments& moments, int n_outputs, bool of_couples, double scale, double* out) {
+void fill_table(const Chunk& chunk, const Tree& tree, const BackgroundTree& plan, const LeafTable& table,
+                const double* histogram, const Moments& moments, bool of_couples, double scale, double* out) {
     const std::size_t n_states = table.n_states(), stride = table.stride();
-    const auto outputs = static_cast<std::size_t>(n_outputs);
-    const auto* const slots = &plan.player_slot[at(table.first_player)];
+    const auto outputs = static_cast<std::size_t>(chunk.n_outputs);
+    const auto* const table_players = &plan.player[at(table.first_player)];
     std::fill_n(out, table.size(), 0.0);
     std::vector<std::uint32_t> failed(n_states);
     for_each_leaf(tree, plan, table, [&](std::int32_t leaf, const std::vector<Literal>& players) {
@@ -360,7 +360,8 @@ void fill_table(const Tree& tree, const BackgroundTree& plan, const LeafTable& t
         }
         std::vector<std::size_t> place, lane;  // among the table's players, and in an entry of it
         for (const auto& player : players)
-            place.push_back(static_cast<std::size_t>(std::find(slots, slots + table.n_players, player.slot) - slots));
+            place.push_back(static_cast<std::size_t>(
+                std::find(table_players, table_players + table.n_players, player.player) - table_players));
         for (std::size_t i = 0; i < n; ++i) {
             if (!of_couples) lane.push_back(place[i] * outputs);
             for (std::size_t j = 0; j < i && of_couples; ++j) {
@@ -370,7 +371,7 @@ void fill_table(const Tree& tree, const BackgroundTree& plan, const LeafTable& t
         }
         const auto values = (of_couples ? leaf_couples : leaf_values)(static_cast<int>(n), failed, histogram, moments);
         for (std::size_t output = 0; output < outputs; ++output) {
-            const double value = tree.leaf_value[at(leaf) * outputs + output] * scale;
+            const double value = chunk.values_of(tree, leaf)[output] * scale;
             for (std::size_t state = 0; state < n_states; ++state)
                 for (std::size_t i = 0; i < lane.size(); ++i)
                     out[state * stride + lane[i] + output] += value * values[failed[state] * lane.size() + i];

@@ -17,6 +17,7 @@
 #include "conditions.hpp"
 #include "program.hpp"
 #include "simd.hpp"
+#include "tiles.hpp"
 
 namespace linear_treeshap::LTS_ISA {
 
@@ -152,9 +153,10 @@ class Back {
 template <int K, int kStates, int kPlayers>
 class Through {
   public:
-    LTS_INLINE Through(const std::uint8_t* states, const Treelet& treelet, double* phi, int stride, const double* table)
+    LTS_INLINE Through(const std::uint8_t* states, const Treelet& treelet, double* phi, std::size_t player_doubles,
+                       const double* table)
         : states_(states), table_(table) {
-        for (int p = 0; p < kPlayers; ++p) phi_[at(p)] = phi + at(treelet.slot[at(p)]) * at(stride);
+        for (int p = 0; p < kPlayers; ++p) phi_[at(p)] = phi + at(treelet.player[at(p)]) * player_doubles;
     }
     template <int V>
     LTS_INLINE Tile<K, V> operator()(Tile<K, V> c, int first) const {
@@ -202,6 +204,7 @@ class BlockWalk {
         : tree_(tree),
           n_outputs_(n_outputs),
           rows_(rows),
+          player_doubles_(at(n_outputs * rows.stride())),
           first_row_(first_row),
           n_vectors_((n_rows + kLanes - 1) / kLanes),
           stack_c_(stack),
@@ -245,9 +248,7 @@ class BlockWalk {
     double* h_of(std::int32_t level, int side, int output) const {
         return stack_h_ + ((at(level) * 2 + at(side)) * at(n_outputs_) + at(output)) * level_doubles();
     }
-    double* phi_of(std::int32_t slot, int output) const {
-        return rows_.phi + at(slot + output) * at(rows_.stride()) + first_row_;
-    }
+    double* phi_of(std::int32_t player) const { return rows_.phi + at(player) * player_doubles_ + first_row_; }
 
     const double* next_scalars(std::size_t n) {
         const double* const here = scalars_;
@@ -274,11 +275,12 @@ class BlockWalk {
         const double* const values = next_scalars(child == Child::leaf ? at(n_outputs_) : 0);
         const double* const differences = next_scalars(2 * K);
         const double* const c = c_of(step.level);
-        for (int output = 0; output < n_outputs_; ++output) {
+        double* phi = phi_of(split.player);
+        for (int output = 0; output < n_outputs_; ++output, phi += rows_.stride()) {
             double* const h = h_of(step.level, step.side, output);
             const double* const left = step.child[0] == Child::inner ? h_of(step.level + 1, 0, output) : h;
             const bool is_left_inner = side == 0 && child == Child::inner;
-            const Return to{phi_of(split.slot, output), side == 0 ? nullptr : left, is_left_inner ? nullptr : h};
+            const Return to{phi, side == 0 ? nullptr : left, is_left_inner ? nullptr : h};
             if (child == Child::inner) {
                 from_inner(rows, differences, to, h_of(step.level + 1, side, output));
             } else if (child == Child::leaf) {
@@ -341,7 +343,7 @@ class BlockWalk {
         const double* const table = tables_;
         tables_ += (1 + kPlayers) * K * kStates;
         const std::uint8_t* const states = rows_.states + at(number) * at(rows_.stride()) + first_row_;
-        return {states, treelet, phi_of(0, output), rows_.stride(), table};
+        return {states, treelet, phi_of(0) + output * rows_.stride(), player_doubles_, table};
     }
 
     // Calls a function whose template arguments are the numbers of states and players of a treelet.
@@ -366,6 +368,7 @@ class BlockWalk {
     const Tree& tree_;
     int n_outputs_;
     WalkRows rows_;
+    std::size_t player_doubles_;  // of φ
     int first_row_;
     int n_vectors_;
     double* stack_c_;                  // [level][vector][K]

@@ -6,6 +6,7 @@
 #include <vector>
 
 #include "schedule.hpp"
+#include "tiles.hpp"
 
 namespace linear_treeshap {
 namespace {
@@ -40,12 +41,12 @@ Engine::Engine(const EnsembleView& ensemble, const RuleFor& rule_for, const Kern
 
 void Engine::keep_constants() {
     const std::size_t n_trees = program_.chunks.empty() ? 0 : program_.chunks.back().end_tree();
-    double* const expanded = expanded_.reserve(program_.expansion_size);
+    double* expanded = expanded_.reserve(program_.expansion_size);
     for (const auto& chunk : program_.chunks)
         for (const auto& tree : chunk.trees) {
-            kernel_.expand(program_, chunk, tree, expanded + tree.expansion_begin);
-            if (n_trees <= kMaxOneRowTrees)
-                one_row_.push_back(for_one_row(tree, chunk.n_outputs, expanded + tree.expansion_begin));
+            kernel_.expand(program_, chunk, tree, expanded);
+            if (n_trees <= kMaxOneRowTrees) one_row_.push_back(for_one_row(tree, chunk.n_outputs, expanded));
+            expanded += expansion_doubles(tree, chunk.n_outputs);
         }
 }
 
@@ -56,7 +57,8 @@ std::size_t Engine::rows_per_task() const {
         const auto n_outputs = static_cast<std::size_t>(chunk.n_outputs);
         bytes_per_row = std::max(bytes_per_row, 8 * (chunk.columns.size() + chunk.players.size() * n_outputs));
         std::size_t work = 0;
-        for (const auto& tree : chunk.trees) work += (tree.splits.size() + 1) * tree.tiles.size() * n_outputs;
+        for (const auto& tree : chunk.trees)
+            work += (tree.splits.size() + 1) * n_outputs * static_cast<std::size_t>(n_tiles(tree, chunk.n_outputs));
         work_per_row = std::max(work_per_row, work);
     }
     const std::size_t enough = is_cached ? kTaskRows : kTaskRowsExpanding;

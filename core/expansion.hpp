@@ -21,6 +21,7 @@
 #include "conditions.hpp"
 #include "program.hpp"
 #include "simd.hpp"
+#include "tiles.hpp"
 
 namespace linear_treeshap::LTS_ISA {
 
@@ -46,12 +47,13 @@ inline EdgeConstants edge_constants(const Split& split, int side, const Rule& ru
 // Writes the constants of a tile in the order in which `walk` reads them.
 class Expander {
   public:
-    Expander(const Tree& tree, const Rule& rule, const PointTile& tile, int n_outputs, double* out)
-        : tree_(tree),
+    Expander(const Chunk& chunk, const Tree& tree, const Rule& rule, const PointTile& tile, double* out)
+        : chunk_(chunk),
+          tree_(tree),
           rule_(rule),
           first_(tile.first),
           n_points_(tile.n_points),
-          n_outputs_(n_outputs),
+          n_outputs_(chunk.n_outputs),
           scalars_(out),
           tables_(out + tile.tables) {}
 
@@ -74,7 +76,7 @@ class Expander {
             const auto child = step.child[at(side)];
             if (child != Child::inner) write_factors(split, side);
             if (child == Child::leaf) {
-                const double* value = &tree_.leaf_value[at(step.target[at(side)]) * at(n_outputs_)];
+                const double* value = chunk_.values_of(tree_, step.target[at(side)]);
                 scalars_ = std::copy(value, value + n_outputs_, scalars_);
             }
             for (int k = 0; k < n_points_; ++k) {
@@ -134,12 +136,11 @@ class Expander {
                 for (int i = treelet.n_splits - 1; i >= 0; --i) {
                     sum[at(i)].fill(broadcast(0.0));
                     double* const phi =
-                        table + ((1 + slot_position(treelet, split_at(i).slot)) * n_points_ + k) * kStates;
+                        table + ((1 + player_position(treelet, split_at(i).player)) * n_points_ + k) * kStates;
                     for (int side = 0; side < 2; ++side) {
                         const auto child = split_at(i).child[side];
                         const int inside = position(treelet, child);
-                        const double value =
-                            child < 0 ? tree_.leaf_value[at(~child) * at(n_outputs_) + at(output)] : 0.0;
+                        const double value = child < 0 ? chunk_.values_of(tree_, ~child)[output] : 0.0;
                         for (int v = 0; v < n; ++v) {
                             const Vec h =
                                 inside >= 0 ? sum[at(inside)][at(v)]
@@ -188,10 +189,12 @@ class Expander {
         return -1;
     }
 
-    static int slot_position(const Treelet& treelet, std::int32_t slot) {
-        return static_cast<int>(std::find(treelet.slot.begin(), treelet.slot.end(), slot) - treelet.slot.begin());
+    static int player_position(const Treelet& treelet, std::int32_t player) {
+        return static_cast<int>(std::find(treelet.player.begin(), treelet.player.end(), player) -
+                                treelet.player.begin());
     }
 
+    const Chunk& chunk_;
     const Tree& tree_;
     const Rule& rule_;
     int first_, n_points_, n_outputs_;
@@ -201,7 +204,7 @@ class Expander {
 
 inline void expand_tile(const Program& program, const Chunk& chunk, const Tree& tree, const PointTile& tile,
                         double* out) {
-    Expander(tree, program.rules.at(tree.n_points), tile, chunk.n_outputs, out).run();
+    Expander(chunk, tree, program.rules.at(tree.n_points), tile, out).run();
 }
 
 }  // namespace linear_treeshap::LTS_ISA

@@ -20,6 +20,7 @@
 #include "kernel.hpp"
 #include "parallel.hpp"
 #include "program.hpp"
+#include "tiles.hpp"
 
 namespace linear_treeshap {
 

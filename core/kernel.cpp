@@ -12,6 +12,7 @@
 #include "expansion.hpp"
 #include "row_walk.hpp"
 #include "simd.hpp"
+#include "tiles.hpp"
 
 namespace linear_treeshap::LTS_ISA {
 namespace {
@@ -77,7 +78,7 @@ void expand_lookup(const Program& program, const Chunk& chunk, const Tree& tree,
     std::uint8_t* const states = states_buffer.reserve(tree.treelets.size() * kBlockRows);
     std::vector<std::uint64_t> satisfied(2 * tree.splits.size());
     double* const stack = stack_buffer.reserve(stack_size(chunk, rows_per_walk(chunk)));
-    const std::size_t n_states = std::size_t{1} << tree.conditions.size();
+    const std::size_t n_states = tree.lookup->n_states();
     const std::size_t n_outputs = at(chunk.n_outputs);
     const std::size_t block_doubles = chunk.players.size() * n_outputs * kBlockRows;
     double* const phi = phi_buffer.reserve(block_doubles);
@@ -86,20 +87,21 @@ void expand_lookup(const Program& program, const Chunk& chunk, const Tree& tree,
         for (std::size_t i = 0; i < tree.splits.size(); ++i) {
             std::uint64_t left = 0;
             for (std::size_t r = 0; r < kBlockRows; ++r)
-                left |= std::uint64_t{((first + r) >> tree.condition_of[i]) & 1} << r;
+                left |= std::uint64_t{((first + r) >> tree.splits[i].condition) & 1} << r;
             satisfy(tree.splits[i], i, left, satisfied.data(), 1);
         }
         find_states(tree, satisfied.data(), 1, states);
         std::fill_n(phi, block_doubles, 0.0);
-        for (const auto& tile : tree.tiles) {
+        for_each_tile(tree, chunk.n_outputs, [&](const PointTile& tile) {
             expand_tile(program, chunk, tree, tile, constants.reserve(tile.size));
             walk(chunk, tree, tile, constants.data(), {satisfied.data(), states, phi, 1}, n_rows, stack);
-        }
-        for (std::size_t p = 0; p < tree.lookup_slot.size(); ++p)
+        });
+        const auto players = tree.lookup->players();
+        for (std::size_t p = 0; p < players.size(); ++p)
             for (std::size_t o = 0; o < n_outputs; ++o)
                 for (std::size_t r = 0; r < at(n_rows); ++r)
                     out[(p * n_outputs + o) * n_states + first + r] =
-                        phi[(at(tree.lookup_slot[p]) + o) * kBlockRows + r];
+                        phi[(at(players[p]) * n_outputs + o) * kBlockRows + r];
     }
 }
 
@@ -108,14 +110,14 @@ void look_up_block(const Program& program, const Chunk& chunk, const Tree& tree,
                    int n_rows, double* phi, std::size_t stride) {
     alignas(64) std::array<std::uint8_t, kBlockRows> index;
     Bytes states;
-    for (std::size_t bit = 0; bit < tree.conditions.size(); ++bit)
-        states.add(goes_left<kRows>(program, tree.splits[at(tree.conditions[bit])], x),
-                   static_cast<std::uint8_t>(1 << bit));
+    const auto conditions = tree.lookup->conditions();
+    for (std::size_t bit = 0; bit < conditions.size(); ++bit)
+        states.add(goes_left<kRows>(program, tree.splits[at(conditions[bit])], x), static_cast<std::uint8_t>(1 << bit));
     states.store(index.data());
-    const std::size_t n_states = std::size_t{1} << tree.conditions.size();
-    for (const auto slot : tree.lookup_slot)
+    const std::size_t n_states = tree.lookup->n_states();
+    for (const auto player : tree.lookup->players())
         for (int output = 0; output < chunk.n_outputs; ++output, table += n_states) {
-            double* const to = phi + at(slot + output) * stride;
+            double* const to = phi + at(player * chunk.n_outputs + output) * stride;
             for (int r = 0; r < n_rows; r += kLanes) store(to + r, load(to + r) + gather(table, index.data() + r));
         }
 }
@@ -124,7 +126,8 @@ void look_up_block(const Program& program, const Chunk& chunk, const Tree& tree,
 
 void expand(const Program& program, const Chunk& chunk, const Tree& tree, double* out) {
     if (tree.is_lookup()) return expand_lookup(program, chunk, tree, out);
-    for (const auto& tile : tree.tiles) expand_tile(program, chunk, tree, tile, out + tile.begin);
+    for_each_tile(tree, chunk.n_outputs,
+                  [&](const PointTile& tile) { expand_tile(program, chunk, tree, tile, out + tile.begin); });
 }
 
 void add_to_values(const Program& program, const Chunk& chunk, const double* phi, std::size_t stride,
@@ -146,7 +149,8 @@ class RowsInChunk {
   public:
     RowsInChunk(const Program& program, const Chunk& chunk, const RowsView& rows, const Constants& constants,
                 Workspace& work)
-        : program_(program), chunk_(chunk), rows_(rows), constants_(constants), work_(work) {
+        : program_(program), chunk_(chunk), rows_(rows), work_(work) {
+        if (constants.expanded != nullptr) kept_ = constants.expanded + chunk.expansion_begin;
         n_blocks_ = (rows.n_rows + kBlockRows - 1) / kBlockRows;
         block_numbers_ = chunk.columns.size() * kBlockRows;
         block_doubles_ = chunk.players.size() * at(chunk.n_outputs) * kBlockRows;
@@ -163,7 +167,10 @@ class RowsInChunk {
     }
 
     void run() {
-        for (const auto& tree : chunk_.trees) tree.is_lookup() ? look_up(tree) : walk_all(tree);
+        for (const auto& tree : chunk_.trees) {
+            const std::size_t n_constants = tree.is_lookup() ? look_up(tree) : walk_all(tree);
+            if (kept_ != nullptr) kept_ += n_constants;
+        }
     }
 
     void add_to(double* values) const {
@@ -189,18 +196,19 @@ class RowsInChunk {
 
     // Constants are the kept ones, or made here, for all rows at hand.
     template <class Make>
-    const double* constants_at(const Tree& tree, std::size_t begin, const Make& make) const {
-        if (constants_.expanded != nullptr) return constants_.expanded + tree.expansion_begin + begin;
+    const double* constants_at(std::size_t begin, const Make& make) const {
+        if (kept_ != nullptr) return kept_ + begin;
         double* const made = work_.expansion.reserve(chunk_.max_expansion);
         make(made);
         return made;
     }
 
-    void look_up(const Tree& tree) const {
-        const double* const table =
-            constants_at(tree, 0, [&](double* out) { expand_lookup(program_, chunk_, tree, out); });
+    // These return how many constants the tree has.
+    std::size_t look_up(const Tree& tree) const {
+        const double* const table = constants_at(0, [&](double* out) { expand_lookup(program_, chunk_, tree, out); });
         for (std::size_t b = 0; b < n_blocks_; ++b)
             look_up_block<kRows>(program_, chunk_, tree, table, x_of(b), rows_from(b, 1), phi_of(b), stride_of(b));
+        return expansion_doubles(tree, chunk_.n_outputs);
     }
 
     WalkRows rows_at(const Tree& tree, std::size_t first) const {
@@ -211,28 +219,28 @@ class RowsInChunk {
     void find_conditions(const Tree& tree, std::size_t first) const {
         const std::size_t n_blocks = blocks_from(first);
         std::uint64_t* const satisfied = satisfied_ + 2 * tree.splits.size() * first;
-        for (std::size_t i = 0; i < tree.splits.size(); ++i)
+        const auto splits = tree.splits;  // a copy, which no store can change
+        for (std::size_t i = 0; i < splits.size(); ++i)
             for (std::size_t b = 0; b < n_blocks; ++b)
-                satisfy(tree.splits[i], i, goes_left<kRows>(program_, tree.splits[i], x_of(first + b)), satisfied + b,
-                        n_blocks);
+                satisfy(splits[i], i, goes_left<kRows>(program_, splits[i], x_of(first + b)), satisfied + b, n_blocks);
         find_states(tree, satisfied, n_blocks, states_ + tree.treelets.size() * kBlockRows * first);
     }
 
-    void walk_all(const Tree& tree) const {
+    std::size_t walk_all(const Tree& tree) const {
         for (std::size_t first = 0; first < n_blocks_; first += kWalkBlocks) find_conditions(tree, first);
-        for (const auto& tile : tree.tiles) {
+        return for_each_tile(tree, chunk_.n_outputs, [&](const PointTile& tile) {
             const double* const constants =
-                constants_at(tree, tile.begin, [&](double* out) { expand_tile(program_, chunk_, tree, tile, out); });
+                constants_at(tile.begin, [&](double* out) { expand_tile(program_, chunk_, tree, tile, out); });
             for (std::size_t first = 0; first < n_blocks_; first += kWalkBlocks)
                 walk(chunk_, tree, tile, constants, rows_at(tree, first), rows_from(first, kWalkBlocks), stack_);
-        }
+        });
     }
 
     const Program& program_;
     const Chunk& chunk_;
     const RowsView& rows_;
-    const Constants& constants_;
     Workspace& work_;
+    const double* kept_ = nullptr;  // constants of the tree at hand
     std::size_t n_blocks_;
     std::size_t block_numbers_;  // of x
     std::size_t block_doubles_;  // of φ

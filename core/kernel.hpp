@@ -63,7 +63,7 @@ struct Constants {
 struct Kernel {
     std::string_view name;
     bool (*is_supported)();
-    // Precomputes a tree's constants; `out` has room for expansion_size(tree) doubles.
+    // Precomputes a tree's constants; `out` has room for expansion_doubles(…).
     void (*expand)(const Program&, const Chunk&, const Tree&, double* out);
     // Adds the values that a chunk of trees gives to some rows to values[row][player][output].
     void (*explain)(const Program&, const Chunk&, const RowsView&, const Constants&, Workspace&, double* values);

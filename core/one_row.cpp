@@ -4,6 +4,8 @@
 
 #include <utility>
 
+#include "tiles.hpp"
+
 namespace linear_treeshap {
 namespace {
 
@@ -16,7 +18,7 @@ class Rearranger {
         add_splits();
         add_treelets();
         for (const auto& step : tree_.steps) add_step(step);
-        for (const auto& tile : tree_.tiles) add_tile(tile);
+        for_each_tile(tree_, n_outputs_, [&](const PointTile& tile) { add_tile(tile); });
         return std::move(out_);
     }
 
@@ -36,7 +38,7 @@ class Rearranger {
             auto& slot = out_.slots.emplace_back();
             for (std::size_t i = 0; i < kMaxTreeletBits; ++i) {
                 bit[i] = static_cast<int>(i) < treelet.n_bits ? treelet.bit[i] + kFirstEdge : kNever;
-                slot[i] = static_cast<int>(i) < treelet.n_players ? treelet.slot[i] : kNobody;
+                slot[i] = static_cast<int>(i) < treelet.n_players ? treelet.player[i] * n_outputs_ : kNobody;
             }
             n_states_ += treelet.n_states();
         }
@@ -54,7 +56,7 @@ class Rearranger {
         out_.steps.push_back({static_cast<std::uint8_t>(kind), step.side,
                               is_repeated ? std::uint8_t{3} : std::uint8_t{2}, step.level,
                               2 * step.split + side + kFirstEdge, is_repeated ? split.above + kFirstEdge : kNever,
-                              split.slot, step.target});
+                              split.player * n_outputs_, step.target});
     }
 
     void add_tile(const PointTile& tile) {
@@ -130,7 +132,10 @@ class Rearranger {
 }  // namespace
 
 OneRowTree for_one_row(const Tree& tree, int n_outputs, const double* expanded) {
-    return tree.is_lookup() ? OneRowTree{} : Rearranger(tree, n_outputs, expanded).run();
+    if (!tree.is_lookup()) return Rearranger(tree, n_outputs, expanded).run();
+    OneRowTree out;
+    out.table = expanded;
+    return out;
 }
 
 }  // namespace linear_treeshap

@@ -62,6 +62,7 @@ struct OneRowTree {
     std::vector<Step> steps;
     std::vector<Tile> tiles;
     std::vector<Four> constants;
+    const double* table = nullptr;  // lookup trees: where it is kept, and nothing else is known here
 };
 
 // `expanded` are the constants of the tree as the kernels for many rows read them.

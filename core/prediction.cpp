@@ -26,7 +26,7 @@ void add_leaves(const Chunk& chunk, const Tree& tree, const std::uint64_t* words
                 reached[at(child)] = here;
                 continue;
             }
-            const double* const value = &tree.leaf_value[at(~child) * n_outputs];
+            const double* const value = chunk.values_of(tree, ~child);
             for (; here != 0; here &= here - 1) {
                 double* const to = out + static_cast<std::size_t>(std::countr_zero(here)) * stride + at(chunk.output);
                 for (std::size_t o = 0; o < n_outputs; ++o) to[o] += value[o];

@@ -9,15 +9,16 @@
 //
 // Trees are explained in chunks. A chunk speaks of one output (or a few, for vector leaves) and
 // numbers the columns and players it uses from zero, so its working memory depends on the chunk
-// alone. Values are summed within a chunk first, and then over chunks in order: the result does not
-// depend on threads or on how rows are cut into calls, and rounding errors do not grow with the
-// number of trees.
+// alone. Where leaves have more outputs than that, chunks share their trees and differ in leaf values. Values are
+// summed within a chunk first, and then over chunks in order: the result does not depend on threads or on how rows are
+// cut into calls, and rounding errors do not grow with the number of trees.
 #pragma once
 
 #include <algorithm>
 #include <array>
 #include <cstddef>
 #include <cstdint>
+#include <span>
 #include <vector>
 
 #include "ensemble.hpp"
@@ -39,21 +40,22 @@ struct Split {
     double ratio[2];            // w of the left and the right edge
     double rest[2];             // 1 - w of both, from the covers: where w is near 1, all of its digits would cancel
     std::int32_t feature;       // column, in the chunk's numbering
-    std::int32_t slot;          // where φ of its player begins: player · outputs, in the chunk's numbering
+    std::int32_t player;        // in the chunk's numbering
     std::int32_t above;         // the closest edge above of the same player; -1 if there is none
     std::int32_t child[2];      // a split, or ~leaf
     std::int32_t category_set;  // -1: numeric
     bool missing_left;
     bool in_treelet;
+    std::uint8_t condition;  // lookup trees: which of the distinct conditions this is
 };
 
 // A subtree whose outcome depends on at most 4 bits: its conditions, and for each player that also
 // occurs above it, whether the row satisfied that player's edges there.
 struct Treelet {
     std::int8_t n_splits, n_bits, n_players;
-    std::array<std::int32_t, kMaxTreeletBits> split;  // from its root down
-    std::array<std::int32_t, kMaxTreeletBits> bit;    // edges whose bit makes up the state; conditions first
-    std::array<std::int32_t, kMaxTreeletBits> slot;   // of its players
+    std::array<std::int32_t, kMaxTreeletBits> split;   // from its root down
+    std::array<std::int32_t, kMaxTreeletBits> bit;     // edges whose bit makes up the state; conditions first
+    std::array<std::int32_t, kMaxTreeletBits> player;  // in the chunk's numbering
 
     int n_states() const { return n_bits <= 3 ? 8 : 16; }
 };
@@ -74,40 +76,62 @@ struct Step {
     std::array<std::int32_t, 2> target;  // close: leaf or treelet of each child; whole: target[0]
 };
 
-// Quadrature points walked together, and where their constants lie in the tree's expansion: first
-// scalars, which are broadcast, then the treelets' tables, which are aligned; both in step order.
-struct PointTile {
-    int first, n_points;
-    std::size_t begin;   // in the tree's expansion, in doubles
-    std::size_t tables;  // from `begin`
-    std::size_t size;
+// A tree with few distinct conditions (a symmetric tree, most of all) has few outcomes: the walk is
+// done once for each of them, and rows look their values up.
+struct Lookup {
+    std::int32_t n_conditions = 0, n_players = 0;
+    std::array<std::int32_t, kMaxLookupBits> condition;  // a split that asks it
+    std::array<std::int32_t, kMaxLookupBits> player;     // in the order of the table
+
+    std::span<const std::int32_t> conditions() const {
+        return std::span(condition).first(static_cast<std::size_t>(n_conditions));
+    }
+    std::span<const std::int32_t> players() const {
+        return std::span(player).first(static_cast<std::size_t>(n_players));
+    }
+    std::size_t n_states() const { return std::size_t{1} << n_conditions; }
 };
 
+// How many constants a walk reads at some quadrature points: scalars, and doubles of the treelets' tables.
+struct ConstantCounts {
+    std::uint32_t scalars = 0;  // whatever the points and outputs
+    std::uint32_t scalars_per_output = 0;
+    std::uint32_t scalars_per_point = 0;
+    std::uint32_t table_per_point_and_output = 0;
+};
+
+// Its lists lie in a Forest: there may be millions of trees, each so small that lists of its own would be most of it.
 struct Tree {
-    std::vector<Split> splits;  // parents before children
+    std::span<const Split> splits;  // parents before children
+    std::span<const Treelet> treelets;
+    std::span<const Step> steps;
+    const Lookup* lookup = nullptr;  // null: rows are walked
+    std::int32_t first_leaf = 0;     // in the chunk's numbering
+    std::int32_t n_points = 0;
+    std::int32_t n_levels = 0;
+    ConstantCounts counts;
+
+    bool is_lookup() const { return lookup != nullptr; }
+};
+
+// What chunks of the same trees share. The trees' lists lie side by side, each as large as they are together.
+struct Forest {
+    std::vector<Tree> trees;
+    std::vector<Split> splits;
     std::vector<Treelet> treelets;
     std::vector<Step> steps;
-    std::vector<double> leaf_value;          // (n_leaves, chunk outputs)
-    std::vector<std::int32_t> conditions;    // lookup trees: one split for each distinct condition
-    std::vector<std::int32_t> condition_of;  // lookup trees: which of them each split is
-    std::vector<std::int32_t> lookup_slot;   // lookup trees: players' slots in the order of the table
-    std::vector<PointTile> tiles;
-    std::size_t expansion_size = 0;   // doubles
-    std::size_t expansion_begin = 0;  // where they lie if those of all trees are kept
-    int n_points = 0;
-    int n_levels = 0;
-
-    // A tree with few distinct conditions (a symmetric tree, a stump) has few outcomes: the walk is
-    // done once for each of them, and rows look their values up.
-    bool is_lookup() const { return !conditions.empty(); }
+    std::vector<Lookup> lookups;
+    std::vector<std::int32_t> columns, players;
 };
 
 struct Chunk {
-    std::vector<Tree> trees;
-    std::size_t first_tree = 0;         // how many trees the chunks before this one have
-    std::vector<std::int32_t> columns;  // chunk's numbering → model's
-    std::vector<std::int32_t> players;  // chunk's numbering → model's
-    std::int32_t output = 0;            // first output
+    std::span<const Tree> trees;            // of a Forest
+    std::span<const std::int32_t> columns;  // chunk's numbering → model's
+    std::span<const std::int32_t> players;  // chunk's numbering → model's
+    std::vector<double> leaf_value;         // (n_leaves, n_outputs), tree after tree
+    std::size_t first_tree = 0;             // how many trees the chunks before this one have
+    std::size_t expansion_begin = 0;        // where its constants lie if those of all trees are kept
+    std::int32_t output = 0;                // first output
     std::int32_t n_outputs = 1;
     std::int32_t max_splits = 0;    // of a tree
     std::int32_t max_treelets = 0;  // of a tree
@@ -117,6 +141,9 @@ struct Chunk {
     std::size_t n_leaves = 0;
 
     std::size_t end_tree() const { return first_tree + trees.size(); }
+    const double* values_of(const Tree& tree, std::int32_t leaf) const {
+        return &leaf_value[static_cast<std::size_t>(tree.first_leaf + leaf) * static_cast<std::size_t>(n_outputs)];
+    }
 };
 
 // A set of category codes: a bitset, or a sorted list where a code is so large that bits would waste memory.
@@ -132,6 +159,7 @@ struct CategorySet {
 };
 
 struct Program {
+    std::vector<Forest> forests;  // chunks point to them
     std::vector<Chunk> chunks;
     std::vector<CategorySet> category_sets;
     Rules rules;
@@ -141,31 +169,11 @@ struct Program {
     bool is_float32 = false;         // what the rows are made of
     std::size_t n_leaves = 0;        // over all chunks
     std::size_t expansion_size = 0;  // doubles, of all trees together
+
+    Program() = default;
+    Program(Program&&) = default;  // a copy would point to the lists of the original
 };
 
-// Calls a function whose template argument is the number of points of a tile.
-template <class Function>
-void with_points(int n_points, const Function& function) {
-    static_assert(kMaxTile == 4);
-    switch (n_points) {
-        case 1:
-            return function.template operator()<1>();
-        case 2:
-            return function.template operator()<2>();
-        case 3:
-            return function.template operator()<3>();
-        default:
-            return function.template operator()<4>();
-    }
-}
-
 Program compile(const EnsembleView& ensemble, const RuleFor& rule_for);
-
-inline std::size_t factor_scalars(const Split& split, int n_points) {
-    return 2 * static_cast<std::size_t>(n_points) + (split.above >= 0 ? 1 : 0);
-}
-inline std::size_t treelet_doubles(const Treelet& treelet, int n_points) {
-    return static_cast<std::size_t>((1 + treelet.n_players) * n_points * treelet.n_states());
-}
 
 }  // namespace linear_treeshap

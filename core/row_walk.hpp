@@ -178,7 +178,7 @@ class RowInChunk {
         prepare(0);
         for (std::size_t i = 0; i < chunk_.trees.size(); ++i) {
             if (i + 1 < chunk_.trees.size()) prepare(i + 1);
-            chunk_.trees[i].is_lookup() ? look_up(chunk_.trees[i]) : walk(i);
+            chunk_.trees[i].is_lookup() ? look_up(i) : walk(i);
         }
     }
 
@@ -233,14 +233,16 @@ class RowInChunk {
         }
     }
 
-    void look_up(const Tree& tree) const {
+    void look_up(std::size_t i) const {
+        const auto& tree = chunk_.trees[i];
+        const auto conditions = tree.lookup->conditions();
+        const std::size_t n_outputs = at(chunk_.n_outputs), n_states = tree.lookup->n_states();
         std::size_t state = 0;
-        for (std::size_t bit = 0; bit < tree.conditions.size(); ++bit)
-            state |= std::size_t{asks(tree.splits[at(tree.conditions[bit])])} << bit;
-        const double* from = constants_.expanded + tree.expansion_begin + state;
-        for (const auto slot : tree.lookup_slot)
-            for (std::size_t o = 0; o < at(chunk_.n_outputs); ++o, from += std::size_t{1} << tree.conditions.size())
-                phi_[at(slot) + o] += *from;
+        for (std::size_t bit = 0; bit < conditions.size(); ++bit)
+            state |= std::size_t{asks(tree.splits[at(conditions[bit])])} << bit;
+        const double* from = tree_at(i).table + state;
+        for (const auto player : tree.lookup->players())
+            for (std::size_t o = 0; o < n_outputs; ++o, from += n_states) phi_[at(player) * n_outputs + o] += *from;
     }
 
     void walk(std::size_t i) const {

@@ -36,8 +36,14 @@ double gamma_satisfied(const Split& split, int side, const Rule& rule, int k) {
 // Writes the constants of a tile in the order in which `SetWalk` reads them.
 class SetExpander {
   public:
-    SetExpander(const SetTree& tree, const Rule& rule, const PointTile& tile, int n_outputs, double* out)
-        : tree_(tree), rule_(rule), first_(tile.first), n_points_(tile.n_points), n_outputs_(n_outputs), out_(out) {}
+    SetExpander(const Chunk& chunk, const SetTree& tree, const Rule& rule, const PointTile& tile, double* out)
+        : chunk_(chunk),
+          tree_(tree),
+          rule_(rule),
+          first_(tile.first),
+          n_points_(tile.n_points),
+          n_outputs_(chunk.n_outputs),
+          out_(out) {}
 
     void run() {
         for (int k = 0; k < n_points_; ++k) *out_++ = -1.0 / rule_.absent[at(first_ + k)];
@@ -56,7 +62,7 @@ class SetExpander {
 
   private:
     double leaf_value(const Split& split, int side, int output) const {
-        return tree_.tree->leaf_value[at(~split.child[side]) * at(n_outputs_) + at(output)];
+        return chunk_.values_of(*tree_.tree, ~split.child[side])[output];
     }
 
     void write_factors(const Split& split, int side) {
@@ -102,6 +108,7 @@ class SetExpander {
         if (split.above >= 0) *out_++ = split.ratio[0] * value[0] + split.ratio[1] * value[1];
     }
 
+    const Chunk& chunk_;
     const SetTree& tree_;
     const Rule& rule_;
     int first_, n_points_, n_outputs_;
@@ -111,7 +118,7 @@ class SetExpander {
 void expand(const SetProgram& program, const SetChunk& chunk, double* out) {
     for (const auto& tree : chunk.trees)
         for (const auto& tile : tree.tiles)
-            SetExpander(tree, program.rules.at(tree.n_points), tile, chunk.chunk->n_outputs,
+            SetExpander(*chunk.chunk, tree, program.rules.at(tree.n_points), tile,
                         out + tree.expansion_begin + tile.begin)
                 .run();
 }
@@ -409,7 +416,7 @@ void add_to_values(const SetProgram& program, const SetChunk& chunk, const doubl
 template <class Number>
 void find_satisfied(const SetProgram& program, const SetChunk& chunk, const Number* x, std::uint64_t* satisfied) {
     for (const auto& tree : chunk.trees) {
-        const auto& splits = tree.tree->splits;
+        const auto splits = tree.tree->splits;
         for (std::size_t i = 0; i < splits.size(); ++i) {
             const std::uint64_t left = goes_left<kBlockRows>(*program.program, splits[i], x);
             const std::uint64_t above = splits[i].above < 0 ? ~std::uint64_t{0} : satisfied[splits[i].above];

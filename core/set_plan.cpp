@@ -99,7 +99,7 @@ class Planner {
             auto& visit = path.back();
             const auto level = static_cast<std::int32_t>(path.size()) - 1;
             const auto& split = tree.splits[at(visit.split)];
-            const std::int32_t player = split.slot / part.chunk->n_outputs;
+            const std::int32_t player = split.player;
             if (visit.next_child == 0) {
                 visit.hidden = last_level_[at(player)];
                 planned.n_levels = std::max(planned.n_levels, level + 1);
