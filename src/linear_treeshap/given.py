@@ -50,7 +50,7 @@ class Given:
         shown = raw if preprocessing is None else preprocessing.transform(raw)
         names = column_names(shown)
         order = None if names is None else match_columns(names, ensemble.row_format)
-        if order == list(range(ensemble.n_features)):
+        if order is not None and order == list(range(ensemble.n_features)):
             order = None
         table = shown if order is None else take_columns(shown, order)
         if is_one_row and names is not None and preprocessing is None:

@@ -105,11 +105,12 @@ def _as_array(X: Any, row_format: RowFormat) -> Array:
         array = np.array(X, dtype=object)
     if array.dtype.kind not in "biufO":
         raise InputError(f"X must hold real numbers, got an array of {array.dtype}. Convert it first.")
-    if array.ndim == 1:
+    is_one_row = array.ndim == 1
+    if is_one_row:
         array = array[np.newaxis]
     if array.ndim != 2:
         raise InputError(f"X must have one row per row to explain (two dimensions), got shape {array.shape}.")
-    _check_width(array.shape[1], row_format, one_row=np.ndim(X) == 1)
+    _check_width(array.shape[1], row_format, one_row=is_one_row)
     return array
 
 
