@@ -5,6 +5,7 @@
 // selects by inside.
 #pragma once
 
+#include <algorithm>
 #include <array>
 #include <cstddef>
 #include <cstdint>
@@ -328,7 +329,7 @@ struct SetWords {
     __m256i all;
     SetWords(const std::uint32_t* words, std::size_t n) {
         std::array<std::uint32_t, kMaxSetWords> padded{};
-        std::memcpy(padded.data(), words, n * sizeof *words);
+        std::copy_n(words, n, padded.begin());  // none at all, of an empty set
         all = _mm256_loadu_si256(reinterpret_cast<const __m256i*>(padded.data()));
     }
 };
