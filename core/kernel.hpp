@@ -42,11 +42,11 @@ class Buffer {
 // What a thread needs besides its stack; reused from call to call.
 struct Workspace {
     Buffer<double> x;                 // [block][column][64 rows], of the model's number type
-    Buffer<double> phi;               // [block][group of rows][player][output][rows of the group]
+    Buffer<double> phi;               // [walk][player][output][rows of the walk]
     Buffer<double> stack;             // C and H of each level
     Buffer<double> expansion;         // constants of the tree at hand
-    Buffer<std::uint64_t> satisfied;  // [edge] a bit per row
-    Buffer<std::uint8_t> states;      // [treelet][row]; of one row, what it satisfies
+    Buffer<std::uint64_t> satisfied;  // [walk][edge][block of the walk] a bit per row
+    Buffer<std::uint8_t> states;      // [walk][treelet][row of the walk]; of one row, what it satisfies
 };
 
 struct RowsView {

@@ -22,6 +22,7 @@ inline constexpr std::size_t kMaxKeptDoubles = std::size_t{2} << 20;
 template <class Value, class ExplainChunk>
 void explain_by_chunks(const std::vector<std::size_t>& begin, std::size_t n_chunks, std::size_t row_values,
                        std::span<Value> values, int n_threads, Control& control, const ExplainChunk& explain_chunk) {
+    if (values.empty()) return;  // pairs of a single player
     constexpr bool is_double = std::is_same_v<Value, double>;
     const std::size_t n_parts = begin.size() - 1;
     const std::size_t most_kept = kMaxKeptDoubles * static_cast<std::size_t>(n_threads);

@@ -33,6 +33,7 @@ struct Mask {
 struct Index {
     __m512i i;
 };
+// What each bit of a treelet's state adds to the byte that `index_of` reads.
 inline constexpr std::array<std::uint8_t, 4> kStateBit{1, 2, 4, 8};
 
 inline constexpr int kLanes = 8;
