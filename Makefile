@@ -28,9 +28,9 @@ test: $(VENV)/.package $(VENV)/.test  ## Run the whole test suite
 test-sanitized: $(SANITIZED)/.package $(VENV)/.test  ## Run the native paths under sanitizers
 	LD_PRELOAD="$$($${CXX:-c++} -print-file-name=libasan.so) $$($${CXX:-c++} -print-file-name=libstdc++.so.6)" \
 	  ASAN_OPTIONS=detect_leaks=0 PYTHONPATH=$(SANITIZED) \
-	  $(RUN) -m pytest -q -p no:cacheprovider $(ON_ALL_CORES) -k "not ctrl_c and not threads_cannot" tests/test_kernel.py tests/test_engine.py tests/test_interactions.py \
-	  tests/test_background.py \
-	    tests/test_records.py
+	  $(RUN) -m pytest -q -p no:cacheprovider $(ON_ALL_CORES) -k "not ctrl_c and not threads_cannot" \
+	  tests/engines/test_kernel.py tests/engines/test_engine.py tests/engines/test_interactions.py \
+	  tests/engines/test_background.py tests/importers/test_records.py
 
 bench: $(VENV)/.package $(VENV)/.bench  ## Measure every case beside every peer at hand (an hour or so)
 	$(RUN) -m benchmarks.run --missing
@@ -51,13 +51,13 @@ lint: $(VENV)/.test $(VENV)/.lint  ## Check style, types and spelling
 	$(RUN) -m ruff check .
 	$(RUN) -m ruff format --check .
 	$(RUN) -m mypy
-	$(VENV)/bin/clang-format --dry-run --Werror core/*.hpp core/*.cpp
+	$(VENV)/bin/clang-format --dry-run --Werror core/*/*.hpp core/*/*.cpp
 	$(VENV)/bin/codespell
 
 format: $(VENV)/.lint  ## Put the sources into shape
 	$(RUN) -m ruff format .
 	$(RUN) -m ruff check --fix .
-	$(VENV)/bin/clang-format -i core/*.hpp core/*.cpp
+	$(VENV)/bin/clang-format -i core/*/*.hpp core/*/*.cpp
 
 clean:  ## Remove everything that was made here
 	rm -rf .venv build dist site .mypy_cache .ruff_cache .pytest_cache .hypothesis

@@ -14,8 +14,8 @@ from typing import Any
 import numpy as np
 
 from linear_treeshap import oracle
-from linear_treeshap.ensemble import TreeEnsemble
-from linear_treeshap.rows import RowFormat
+from linear_treeshap.model.ensemble import TreeEnsemble
+from linear_treeshap.model.row_format import RowFormat
 
 from .peers import PEERS
 from .run import RESULTS

@@ -11,7 +11,7 @@ from typing import Any
 
 import numpy as np
 
-from linear_treeshap.ensemble import TreeEnsemble
+from linear_treeshap.model.ensemble import TreeEnsemble
 
 __all__ = ["as_xgboost"]
 

@@ -13,7 +13,7 @@ from unittest.mock import patch
 import numpy as np
 import numpy.typing as npt
 
-from linear_treeshap.ensemble import TreeEnsemble
+from linear_treeshap.model.ensemble import TreeEnsemble
 
 from .as_xgboost import as_xgboost
 
@@ -55,7 +55,8 @@ class Ours(Peer):
 
     def __init__(self, model: Any, ensemble: TreeEnsemble, background: Rows | None = None) -> None:
         from linear_treeshap import TreeExplainer
-        from linear_treeshap.engine import KERNEL_VARIABLE, available_cpus
+        from linear_treeshap.engines.threads import available_cpus
+        from linear_treeshap.engines.values import KERNEL_VARIABLE
 
         if available_cpus() < self.n_jobs:
             raise RuntimeError(f"needs {self.n_jobs} CPUs, this process may use {available_cpus()}")

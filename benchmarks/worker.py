@@ -22,8 +22,8 @@ from typing import Any, TypeVar
 
 import numpy as np
 
-from linear_treeshap.ensemble import TreeEnsemble
 from linear_treeshap.importers import import_model, raw_prediction
+from linear_treeshap.model.ensemble import TreeEnsemble
 
 from .cases import Problem
 from .peers import PEERS, Ours, OursOnATenth, Peer, Rows, Values

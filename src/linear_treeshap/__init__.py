@@ -9,8 +9,7 @@ from __future__ import annotations
 from importlib import import_module
 from typing import TYPE_CHECKING, Any
 
-from .engine import kernels
-from .ensemble import TreeEnsemble
+from .engines.values import kernels
 from .errors import (
     AdditivityError,
     FileFormatError,
@@ -21,16 +20,17 @@ from .errors import (
     UnsupportedModelError,
 )
 from .explainer import TreeExplainer, explain
-from .explanation import Explanation
 from .importers import import_model
-from .interactions import Interactions
-from .row_format import RowFormat
+from .model.ensemble import TreeEnsemble
+from .model.row_format import RowFormat
+from .results.explanation import Explanation
+from .results.interactions import Interactions
 
 if TYPE_CHECKING:
     from . import paper
+    from .compat.patch import patch_shap
     from .importance import GlobalImportance, GlobalInteractions, global_importance, global_interactions
-    from .patch import patch_shap
-    from .storage import load, save
+    from .storage.saved_explainer import load, save
 
 __all__ = [
     "AdditivityError",
@@ -67,9 +67,9 @@ _LATER = {
     "GlobalInteractions": "importance",
     "global_importance": "importance",
     "global_interactions": "importance",
-    "load": "storage",
-    "patch_shap": "patch",
-    "save": "storage",
+    "load": "storage.saved_explainer",
+    "patch_shap": "compat.patch",
+    "save": "storage.saved_explainer",
 }
 
 

@@ -14,26 +14,28 @@ from typing import Any, Literal
 import numpy as np
 import numpy.typing as npt
 
-from . import additivity
-from .about import About
-from .background import BackgroundEngine, RescaledEngine, read_background, with_covers_of
-from .engine import Engine, n_threads
-from .ensemble import TreeEnsemble, first_trees
+from .engines.background import BackgroundEngine, RescaledEngine, read_background, with_covers_of
+from .engines.indices import index_of
+from .engines.sets import SetEngine, interaction_kind, pair_engine, set_engine
+from .engines.threads import n_threads
+from .engines.values import Engine
 from .errors import InputError
-from .explanation import Explanation
-from .filling import fill, float_type, room_for
-from .frames import is_frame
-from .given import Given
 from .importers import import_model, raw_prediction
-from .importers.preprocessing import preprocessing_of
-from .indices import index_of
-from .interactions import Interactions, in_order
-from .links import steepness
-from .model_output import link_for
-from .players import Players
+from .importers.model_output import link_for
+from .importers.pipelines.preprocessing import preprocessing_of
+from .model.ensemble import TreeEnsemble, first_trees
+from .model.links import steepness
+from .model.routing import walk_trees
+from .players.assignment import assign_roles
+from .players.players import Players
+from .players.user_rows import Given
 from .progress import Progress
-from .roles import assign_roles
-from .set_engine import SetEngine, interaction_kind, pair_engine, set_engine
+from .results import additivity
+from .results.about import About
+from .results.explanation import Explanation
+from .results.interactions import Interactions, in_order
+from .results.output_array import fill, float_type, room_for
+from .rows.frames import is_frame
 
 __all__ = ["TreeExplainer", "explain"]
 
@@ -430,7 +432,7 @@ class TreeExplainer:
         ...     TreeExplainer.load(path)
         TreeExplainer(1 tree, 2 leaves, depth 1, 1 feature, 1 output)
         """
-        from .storage import write
+        from .storage.saved_explainer import write
 
         ensemble, players = self.ensemble, self._roles.in_trees
         if ensemble.feature_names is None and self._preprocessing is not None and self._roles.tree_names:
@@ -452,7 +454,7 @@ class TreeExplainer:
         n_jobs: int | None = None,
     ) -> TreeExplainer:
         """Read an explainer that `save` wrote; background data and the index are not in the file."""
-        from .storage import read
+        from .storage.saved_explainer import read
 
         ensemble, players = read(path)
         options: dict[str, Any] = {"index": index, "data_weights": data_weights, "n_jobs": n_jobs}
@@ -597,7 +599,7 @@ class TreeExplainer:
         is_whole = ensemble is self.ensemble
         if not is_whole or self._has_no_model:
             values = values[:_CHECKED_ROWS]
-            prediction = additivity.walk_trees(ensemble, given.rows[: len(values)])
+            prediction = walk_trees(ensemble, given.rows[: len(values)])
         elif self._preprocessing is not None:
             prediction = raw_prediction(self.model, given.raw)
         else:

@@ -14,9 +14,9 @@ import numpy.typing as npt
 
 from .errors import InputError
 from .explainer import TreeExplainer
-from .frames import is_frame
-from .interactions import Sets, set_names, summary
-from .tables import make_frame
+from .results.interactions import Sets, set_names, summary
+from .rows.frames import is_frame
+from .rows.tables import make_frame
 
 __all__ = ["GlobalImportance", "GlobalInteractions", "global_importance", "global_interactions"]
 

@@ -24,8 +24,8 @@ from typing import Any, Literal
 import numpy as np
 import numpy.typing as npt
 
-from .ensemble import TreeEnsemble
 from .errors import InputError
+from .model.ensemble import TreeEnsemble
 
 __all__ = [
     "as_float",
@@ -62,8 +62,7 @@ def as_float(exact: Exact) -> npt.NDArray[np.float64]:
 def shapley_values(ensemble: TreeEnsemble, x: npt.ArrayLike, **options: Any) -> Exact:
     """(n_players, n_outputs) the Shapley value of every player; options as for `interaction_index`.
 
-    >>> from linear_treeshap.ensemble import TreeEnsemble
-    >>> from linear_treeshap.rows import RowFormat
+    >>> from linear_treeshap import RowFormat, TreeEnsemble
     >>> stump = TreeEnsemble(
     ...     tree_offsets=[0, 3], left=[1, -1, -1], right=[2, -1, -1], feature=[0, -1, -1],
     ...     threshold=[0.5, 0, 0], cover=[4, 3, 1], value=[[0], [1], [3]],

@@ -25,8 +25,8 @@ from typing import Literal, Protocol
 import numpy as np
 import numpy.typing as npt
 
-from .ensemble import Float64, TreeEnsemble
 from .errors import AdditivityError, InputError, ModelError
+from .model.ensemble import Float64, TreeEnsemble
 
 __all__ = [
     "Coefficients",
@@ -71,7 +71,7 @@ def linear_tree_shap(
 
     Examples
     --------
-    >>> from linear_treeshap.rows import RowFormat
+    >>> from linear_treeshap import RowFormat, TreeEnsemble
     >>> stump = TreeEnsemble(
     ...     tree_offsets=[0, 3], left=[1, -1, -1], right=[2, -1, -1], feature=[0, -1, -1],
     ...     threshold=[0.5, 0, 0], cover=[4, 3, 1], value=[[0], [1], [3]],

@@ -12,11 +12,12 @@ from typing import Any
 import numpy as np
 import numpy.typing as npt
 
-from ..engine import Engine, available_cpus, kernels
-from ..ensemble import TreeEnsemble
-from ..importers.preprocessing import preprocessing_of
-from ..row_format import RowFormat
-from ..rows import read_rows
+from ..engines.threads import available_cpus
+from ..engines.values import Engine, kernels
+from ..importers.pipelines.preprocessing import preprocessing_of
+from ..model.ensemble import TreeEnsemble
+from ..model.row_format import RowFormat
+from ..rows.rows import read_rows
 from . import models, rows
 from .numbers import count
 from .peers import peer_of

@@ -11,10 +11,10 @@ from typing import Any
 
 import numpy as np
 
-from ..ensemble import TreeEnsemble
 from ..errors import InputError
-from ..explanation import Explanation
+from ..model.ensemble import TreeEnsemble
 from ..progress import report
+from ..results.explanation import Explanation
 from . import models, output, rows
 from .data import require_arrow
 from .numbers import count, threads

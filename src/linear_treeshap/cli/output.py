@@ -9,7 +9,7 @@ from importlib import import_module
 from pathlib import Path
 from typing import Any
 
-from ..atomic import replacing
+from ..atomic_write import replacing
 from .data import require_arrow
 
 __all__ = ["add_arguments", "check_free", "naming", "writing"]

@@ -9,8 +9,8 @@ from typing import Any
 import numpy as np
 import numpy.typing as npt
 
-from ..ensemble import TreeEnsemble
 from ..errors import MissingDependencyError, UnsupportedModelError
+from ..model.ensemble import TreeEnsemble
 from .models import Model
 
 __all__ = ["peer_of"]

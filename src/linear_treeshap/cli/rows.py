@@ -17,11 +17,11 @@ from typing import Any
 import numpy as np
 import numpy.typing as npt
 
-from ..columns import codes_of_labels
 from ..errors import InputError, LinearTreeShapError
 from ..explainer import TreeExplainer
-from ..frames import match_columns
-from ..row_format import RowFormat
+from ..model.row_format import RowFormat
+from ..rows.columns import codes_of_labels
+from ..rows.frames import match_columns
 from .data import NULLS, DataFile, open_data, require_arrow
 from .models import Model
 
@@ -172,7 +172,7 @@ class RowReader:
 
 def _reads_raw_rows(explainer: TreeExplainer) -> bool:
     """Is the model a pipeline, which transforms rows before its trees read them?"""
-    from ..importers.preprocessing import preprocessing_of
+    from ..importers.pipelines.preprocessing import preprocessing_of
 
     return preprocessing_of(explainer.model) is not None
 

@@ -16,8 +16,8 @@ from typing import Any
 import numpy as np
 import numpy.typing as npt
 
-from ..ensemble import TreeEnsemble
 from ..errors import FileFormatError, InputError, LinearTreeShapError, UnsupportedModelError
+from ..model.ensemble import TreeEnsemble
 
 __all__ = ["IMPORTERS", "REFUSED", "import_model", "importer_name", "library_of_file", "raw_prediction"]
 
@@ -162,7 +162,7 @@ def raw_prediction(model: Any, X: Any) -> npt.NDArray[np.float64]:
     `TreeEnsemble.predict` says.
     """
     if isinstance(model, (TreeEnsemble, str, os.PathLike, Mapping)):
-        from ..rows import read_rows
+        from ..rows.rows import read_rows
 
         ensemble = import_model(model)
         rows = read_rows(X, ensemble.row_format)
@@ -224,7 +224,7 @@ def _read_file(path: Path) -> TreeEnsemble:
     """Read a model file, whoever wrote it."""
     library = library_of_file(path)
     if library is None:
-        ensemble = import_module("..storage", __name__).load(path)
+        ensemble = import_module("..storage.saved_explainer", __name__).load(path)
     else:
         ensemble = import_module(f".{library}", __name__).read_file(path)
     assert isinstance(ensemble, TreeEnsemble)

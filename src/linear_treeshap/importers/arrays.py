@@ -33,9 +33,9 @@ from typing import Any, cast
 import numpy as np
 import numpy.typing as npt
 
-from ..ensemble import TreeEnsemble
 from ..errors import ModelError
-from ..rows import RowFormat
+from ..model.ensemble import TreeEnsemble
+from ..model.row_format import RowFormat
 from .assemble import NodeArrays
 
 __all__ = ["to_ensemble"]

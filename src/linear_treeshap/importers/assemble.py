@@ -13,9 +13,9 @@ from typing import Any
 import numpy as np
 import numpy.typing as npt
 
-from ..ensemble import TreeEnsemble
 from ..errors import UnsupportedModelError
-from ..rows import RowFormat
+from ..model.ensemble import TreeEnsemble
+from ..model.row_format import RowFormat
 
 __all__ = ["NodeArrays", "Part", "combine", "pack_bits"]
 

@@ -10,11 +10,11 @@ from typing import Any
 import numpy as np
 import numpy.typing as npt
 
-from ..ensemble import TreeEnsemble
 from ..errors import UnsupportedModelError
+from ..model.ensemble import TreeEnsemble
 from . import IMPORTERS
 from .assemble import Part, combine
-from .preprocessing import unwrap
+from .pipelines.preprocessing import unwrap
 from .sklearn_rows import predict_as_trained, tree_row_format
 from .sklearn_trees import fitted, mean_of_trees
 from .wrappers import refuse_preprocessing

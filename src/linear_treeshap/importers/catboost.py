@@ -18,10 +18,10 @@ from typing import Any
 import numpy as np
 import numpy.typing as npt
 
-from ..ensemble import TreeEnsemble
 from ..errors import FileFormatError, LinearTreeShapError, ModelError, UnsupportedModelError
-from ..frames import column_names
-from ..row_format import RowFormat, check_n_features
+from ..model.ensemble import TreeEnsemble
+from ..model.row_format import RowFormat, check_n_features
+from ..rows.frames import column_names
 from .assemble import NodeArrays
 from .flatbuffers import Table
 

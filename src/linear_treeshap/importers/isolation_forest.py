@@ -13,7 +13,7 @@ from typing import Any
 import numpy as np
 import numpy.typing as npt
 
-from ..ensemble import TreeEnsemble
+from ..model.ensemble import TreeEnsemble
 from .assemble import NodeArrays
 from .sklearn_rows import predict_as_trained, tree_row_format
 from .sklearn_trees import fitted, splits_of

@@ -16,9 +16,9 @@ import numpy as np
 import numpy.typing as npt
 
 from .. import _core
-from ..ensemble import TreeEnsemble
 from ..errors import FileFormatError, LinearTreeShapError, ModelError, UnsupportedModelError
-from ..row_format import LIGHTGBM_ZERO, Label, RowFormat
+from ..model.ensemble import TreeEnsemble
+from ..model.row_format import LIGHTGBM_ZERO, Label, RowFormat
 from .records import Columns
 
 __all__ = ["raw_prediction", "read_file", "to_ensemble"]

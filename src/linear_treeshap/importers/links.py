@@ -9,9 +9,9 @@ from __future__ import annotations
 import json
 from typing import Any
 
-from ..links import Exponential, Link, Logistic
+from ..model.links import Exponential, Link, Logistic
 from . import importer_name
-from .preprocessing import unwrap
+from .pipelines.preprocessing import unwrap
 
 __all__ = ["link_of", "predicts_raw"]
 

@@ -11,8 +11,8 @@ from typing import Any
 import numpy as np
 import numpy.typing as npt
 
-from ..ensemble import TreeEnsemble
 from ..errors import UnsupportedModelError
+from ..model.ensemble import TreeEnsemble
 from .sklearn_rows import predict_as_trained, tree_row_format
 from .sklearn_trees import fitted, splits_of
 

@@ -13,8 +13,8 @@ from typing import Any
 import numpy as np
 import numpy.typing as npt
 
-from ..ensemble import TreeEnsemble
-from ..rows import Label, RowFormat
+from ..model.ensemble import TreeEnsemble
+from ..model.row_format import Label, RowFormat
 from .assemble import NodeArrays, pack_bits
 from .sklearn_boosting import class_names
 from .sklearn_rows import names_of, predict_as_trained

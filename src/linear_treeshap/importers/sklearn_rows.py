@@ -14,8 +14,9 @@ from typing import Any
 import numpy as np
 import numpy.typing as npt
 
-from ..rows import RowFormat, read_rows
-from ..tables import named
+from ..model.row_format import RowFormat
+from ..rows.rows import read_rows
+from ..rows.tables import named
 
 __all__ = ["names_of", "predict_as_trained", "tree_row_format"]
 

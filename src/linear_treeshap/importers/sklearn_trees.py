@@ -13,8 +13,8 @@ from typing import Any
 import numpy as np
 import numpy.typing as npt
 
-from ..ensemble import TreeEnsemble
 from ..errors import ModelError, UnsupportedModelError
+from ..model.ensemble import TreeEnsemble
 from .assemble import NodeArrays
 from .sklearn_rows import predict_as_trained, tree_row_format
 

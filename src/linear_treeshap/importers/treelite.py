@@ -14,9 +14,10 @@ from typing import Any, cast
 import numpy as np
 import numpy.typing as npt
 
-from ..ensemble import TreeEnsemble
 from ..errors import FileFormatError, MissingDependencyError, UnsupportedModelError
-from ..rows import RowFormat, read_rows
+from ..model.ensemble import TreeEnsemble
+from ..model.row_format import RowFormat
+from ..rows.rows import read_rows
 from .assemble import NodeArrays
 
 __all__ = ["raw_prediction", "read_file", "to_ensemble"]

@@ -12,12 +12,12 @@ from typing import Any
 import numpy as np
 import numpy.typing as npt
 
-from ..ensemble import TreeEnsemble
 from ..errors import ModelError, UnsupportedModelError
+from ..model.ensemble import TreeEnsemble
 from . import import_model
 from . import raw_prediction as raw_prediction_of
 from .assemble import Part, combine
-from .preprocessing import preprocessing_of, unwrap
+from .pipelines.preprocessing import preprocessing_of, unwrap
 
 __all__ = ["raw_prediction", "refuse_preprocessing", "to_ensemble"]
 

@@ -1,0 +1,278 @@
+// How a background becomes tables, and how rows are explained with them.
+
+#include "background/background_engine.hpp"
+
+#include <algorithm>
+#include <cstring>
+#include <numeric>
+
+#include "run/schedule.hpp"
+
+namespace linear_treeshap {
+
+namespace {
+
+// Background rows that are read at once, for the tables and for the scan.
+constexpr std::size_t kReadRows = 8192;
+constexpr std::size_t kScannedRows = 1024;
+
+// Rows of a task: enough to use each table often while it is near; few where leaves are scanned.
+constexpr std::size_t kTaskRows = 1024;
+constexpr std::size_t kScanTaskRows = 64;
+constexpr std::size_t kMaxTaskBytes = std::size_t{8} << 20;
+
+// Below this many leaves · rows a thread costs more to start than it saves.
+constexpr std::size_t kWorkPerThread = 200'000;
+
+std::size_t n_blocks(std::size_t n_rows) { return (n_rows + kBlockRows - 1) / kBlockRows; }
+
+// Tables may be as large as this together, which also bounds the time it takes to fill them.
+constexpr std::size_t kMaxTableBytes = std::size_t{256} << 20;
+
+// The bits of the largest table: its states must be worth their while against the background rows that a
+// scan would meet.
+int max_table_bits(std::size_t n_background) {
+    int bits = 8;
+    while (bits < 13 && n_background >> (bits - 1) != 0) ++bits;
+    return bits;
+}
+
+}  // namespace
+
+RowsView cut(const Program& program, const RowsView& rows, std::size_t first, std::size_t n) {
+    const std::size_t number_size = program.is_float32 ? sizeof(float) : sizeof(double);
+    const auto* const data = static_cast<const std::byte*>(rows.data);
+    return {data + first * static_cast<std::size_t>(program.n_columns) * number_size, std::min(n, rows.n_rows - first)};
+}
+
+struct BackgroundEngine::Scratch {
+    Buffer<double> x, background_x, phi, path;
+    Buffer<std::uint64_t> words, background_words;
+};
+
+BackgroundEngine::BackgroundEngine(const Program& program, const Kernel& kernel, const RowsView& background,
+                                   std::span<const double> weights, bool only_pairs, bool of_couples, int n_threads,
+                                   const Control::Poll& poll)
+    : program_(program),
+      kernel_(background_kernel_of(kernel)),
+      of_couples_(of_couples),
+      plans_(program_.chunks.size()),
+      n_background_(background.n_rows),
+      weights_(weights.begin(), weights.end()),
+      scale_(1.0 / (weights.empty() ? static_cast<double>(background.n_rows)
+                                    : std::accumulate(weights.begin(), weights.end(), 0.0))) {
+    int n_players = 0, n_points = 1;
+    bool is_scanned = false;
+    int max_bits = only_pairs ? 0 : max_table_bits(background.n_rows);
+    while (plan_all(max_bits) > kMaxTableBytes) --max_bits;
+    for (std::size_t c = 0; c < plans_.size(); ++c) {
+        std::size_t size = 0;
+        for (std::size_t t = 0; t < plans_[c].trees.size(); ++t) {
+            auto& planned = plans_[c].trees[t];
+            for (auto& table : planned.tables) {
+                table.begin = size;
+                size += table.size();
+            }
+            if (planned.n_players_on_path > n_players) {
+                n_players = planned.n_players_on_path;
+                n_points = program_.chunks[c].trees[t].n_points;
+            }
+            plans_[c].is_scanned = plans_[c].is_scanned || !planned.scan_child.empty();
+        }
+        plans_[c].tables.reserve(size);
+        is_scanned = is_scanned || plans_[c].is_scanned;
+    }
+    number_items();
+    if (n_players > 0) moments_.emplace(program_.rules.at(n_points), n_players);
+    if (is_scanned) {
+        const std::size_t bytes = background.n_rows * static_cast<std::size_t>(program_.n_columns) *
+                                  (program_.is_float32 ? sizeof(float) : sizeof(double));
+        background_.resize(bytes);
+        std::memcpy(background_.data(), background.data, bytes);
+    }
+    Control control(poll, program_.n_leaves);
+    for (std::size_t c = 0; c < plans_.size(); ++c)
+        fill_tables(program_.chunks[c], plans_[c], background, n_threads, control);
+}
+
+// Plans all trees; returns the bytes of their tables.
+std::size_t BackgroundEngine::plan_all(int max_bits) {
+    std::size_t bytes = 0;
+    for (std::size_t c = 0; c < plans_.size(); ++c) {
+        const auto& chunk = program_.chunks[c];
+        auto& plan = plans_[c];
+        plan.trees.clear();
+        plan.couples = {};
+        for (const auto& tree : chunk.trees) {
+            plan.trees.push_back(plan_tables(tree, chunk.n_outputs, max_bits, of_couples_ ? &plan.couples : nullptr));
+            for (const auto& table : plan.trees.back().tables) bytes += table.size() * sizeof(double);
+        }
+    }
+    return bytes;
+}
+
+void BackgroundEngine::number_items() {
+    if (!of_couples_) {
+        for (std::size_t c = 0; c < plans_.size(); ++c) {
+            const auto players = program_.chunks[c].players;
+            plans_[c].items.assign(players.begin(), players.end());
+        }
+        return;
+    }
+    const auto couples_of = [&](std::size_t c) {
+        auto couples = plans_[c].couples.list();
+        for (auto& couple : couples) {
+            for (auto& player : couple) player = program_.chunks[c].players[static_cast<std::size_t>(player)];
+            std::sort(couple.begin(), couple.end());
+        }
+        return couples;
+    };
+    for (std::size_t c = 0; c < plans_.size(); ++c) {
+        const auto couples = couples_of(c);
+        couples_.insert(couples_.end(), couples.begin(), couples.end());
+    }
+    std::sort(couples_.begin(), couples_.end());
+    couples_.erase(std::unique(couples_.begin(), couples_.end()), couples_.end());
+    for (std::size_t c = 0; c < plans_.size(); ++c)
+        for (const auto& couple : couples_of(c))
+            plans_[c].items.push_back(static_cast<std::int32_t>(
+                std::lower_bound(couples_.begin(), couples_.end(), couple) - couples_.begin()));
+}
+
+void BackgroundEngine::fill_tables(const Chunk& chunk, Plan& plan, const RowsView& background, int n_threads,
+                                   Control& control) {
+    std::vector<std::vector<double>> histograms(chunk.trees.size());
+    for (std::size_t t = 0; t < chunk.trees.size(); ++t) {
+        std::size_t n_bins = 0;
+        for (const auto& table : plan.trees[t].tables) n_bins += table.n_states();
+        histograms[t].resize(n_bins);
+    }
+    Buffer<double> x;
+    for (std::size_t first = 0; first < background.n_rows; first += kReadRows) {
+        const RowsView part = cut(program_, background, first, kReadRows);
+        x.reserve(n_blocks(part.n_rows) * kBlockRows * chunk.columns.size());
+        kernel_.transpose(program_, chunk, part, x.reserve(0));
+        parallel_for(chunk.trees.size(), n_threads, control, [&](std::size_t t, bool is_caller) {
+            static thread_local Buffer<std::uint64_t> words;
+            const auto& tree = chunk.trees[t];
+            kernel_.evaluate(program_, chunk, tree, x.data(), n_blocks(part.n_rows),
+                             words.reserve(n_blocks(part.n_rows) * n_words(tree)));
+            double* histogram = histograms[t].data();
+            for (const auto& table : plan.trees[t].tables) {
+                kernel_.count(plan.trees[t], table, words.data(), n_words(tree), part.n_rows,
+                              weights_.empty() ? nullptr : weights_.data() + first, histogram);
+                histogram += table.n_states();
+            }
+            control.advance(0, is_caller);
+        });
+    }
+    double* const tables = plan.tables.reserve(0);
+    parallel_for(chunk.trees.size(), n_threads, control, [&](std::size_t t, bool is_caller) {
+        const double* histogram = histograms[t].data();
+        for (const auto& table : plan.trees[t].tables) {
+            fill_table(chunk, chunk.trees[t], plan.trees[t], table, histogram, *moments_, of_couples_, scale_,
+                       tables + table.begin);
+            histogram += table.n_states();
+        }
+        control.advance(chunk.trees[t].splits.size() + 1, is_caller);
+    });
+}
+
+// Adds a chunk's values of some rows to values[row][player][output].
+bool BackgroundEngine::explain_chunk(std::size_t c, const RowsView& rows, const double* pair_weights, double* values,
+                                     Control& control, bool is_caller) const {
+    static thread_local Scratch scratch;
+    const auto& chunk = program_.chunks[c];
+    const auto& plan = plans_[c];
+    const std::size_t blocks = n_blocks(rows.n_rows);
+    const std::size_t n_slots = plan.items.size() * static_cast<std::size_t>(chunk.n_outputs);
+    auto* const x = scratch.x.reserve(blocks * kBlockRows * chunk.columns.size());
+    double* const phi = scratch.phi.reserve(blocks * kBlockRows * n_slots);
+    std::fill_n(phi, blocks * kBlockRows * n_slots, 0.0);
+    kernel_.transpose(program_, chunk, rows, x);
+    const RowsView background{background_.data(), n_background_};
+    for (std::size_t t = 0; t < chunk.trees.size(); ++t) {
+        const auto& tree = chunk.trees[t];
+        const auto& planned = plan.trees[t];
+        std::uint64_t* const words = scratch.words.reserve(blocks * n_words(tree));
+        kernel_.evaluate(program_, chunk, tree, x, blocks, words);
+        kernel_.look_up(planned, plan.tables.data(), words, n_words(tree), rows.n_rows, phi, n_slots * kBlockRows);
+        if (planned.scan_child.empty()) continue;
+        for (std::size_t first = 0; first < n_background_; first += kScannedRows) {
+            const RowsView part = cut(program_, background, first, kScannedRows);
+            const std::size_t z_blocks = n_blocks(part.n_rows);
+            auto* const z = scratch.background_x.reserve(z_blocks * kBlockRows * chunk.columns.size());
+            kernel_.transpose(program_, chunk, part, z);
+            auto* const z_words = scratch.background_words.reserve(z_blocks * n_words(tree));
+            kernel_.evaluate(program_, chunk, tree, z, z_blocks, z_words);
+            for (std::size_t b = 0; b < blocks; ++b)
+                for (std::size_t zb = 0; zb < z_blocks; ++zb) {
+                    const double* weights = weights_.empty() ? nullptr : weights_.data();
+                    if (pair_weights != nullptr) weights = pair_weights + b * kBlockRows * n_background_;
+                    const Pairs pairs{words + b * n_words(tree),
+                                      z_words + zb * n_words(tree),
+                                      std::min<std::size_t>(kBlockRows, rows.n_rows - b * kBlockRows),
+                                      std::min<std::size_t>(kBlockRows, part.n_rows - zb * kBlockRows),
+                                      weights == nullptr ? nullptr : weights + first + zb * kBlockRows,
+                                      pair_weights == nullptr ? 0 : n_background_,
+                                      pair_weights == nullptr ? scale_ : 1.0,
+                                      phi + b * n_slots * kBlockRows,
+                                      of_couples_ ? &plan.couples : nullptr};
+                    kernel_.scan(chunk, tree, planned, *moments_, pairs, scratch.path);
+                    if (!control.advance(0, is_caller)) return false;
+                }
+        }
+    }
+    const auto n_outputs = static_cast<std::size_t>(program_.n_outputs);
+    for (std::size_t r = 0; r < rows.n_rows; ++r) {
+        const double* from = phi + r / kBlockRows * n_slots * kBlockRows + r % kBlockRows;
+        double* const row = values + r * n_items() * n_outputs;
+        for (const auto item : plan.items)
+            for (std::size_t o = 0; o < static_cast<std::size_t>(chunk.n_outputs); ++o, from += kBlockRows)
+                row[static_cast<std::size_t>(item) * n_outputs + static_cast<std::size_t>(chunk.output) + o] += *from;
+    }
+    return control.advance(chunk.n_leaves * rows.n_rows, is_caller);
+}
+
+std::size_t BackgroundEngine::rows_per_task(std::size_t n_rows, int n_threads) const {
+    std::size_t rows = kTaskRows;
+    for (std::size_t c = 0; c < plans_.size(); ++c) {
+        const auto& chunk = program_.chunks[c];
+        const std::size_t bytes_per_row =
+            8 * (chunk.columns.size() + plans_[c].items.size() * static_cast<std::size_t>(chunk.n_outputs));
+        rows = std::min(rows, kMaxTaskBytes / bytes_per_row);
+        if (plans_[c].is_scanned) rows = std::min(rows, kScanTaskRows);
+    }
+    if (n_threads > 1) rows = std::min(rows, n_rows / (4 * static_cast<std::size_t>(n_threads)));
+    return std::max<std::size_t>(1, rows / kBlockRows) * kBlockRows;
+}
+
+template <class Value>
+void BackgroundEngine::explain(const RowsView& rows, std::span<Value> values, const double* pair_weights, int n_threads,
+                               const Control::Poll& poll) const {
+    const std::size_t row_values = n_items() * static_cast<std::size_t>(program_.n_outputs);
+    if (rows.n_rows == 0 || plans_.empty()) {
+        std::fill(values.begin(), values.end(), Value(0));
+        return;
+    }
+    const std::size_t work = program_.n_leaves * rows.n_rows;
+    n_threads =
+        static_cast<int>(std::clamp<std::size_t>(work / kWorkPerThread, 1, static_cast<std::size_t>(n_threads)));
+    const std::size_t task_rows = rows_per_task(rows.n_rows, n_threads);
+    std::vector<std::size_t> begin{0};
+    while (begin.back() < rows.n_rows) begin.push_back(std::min(rows.n_rows, begin.back() + task_rows));
+    Control control(poll, work);
+    explain_by_chunks(begin, plans_.size(), row_values, values, n_threads, control,
+                      [&](std::size_t first, std::size_t n, std::size_t c, double* to, bool is_caller) {
+                          return explain_chunk(c, cut(program_, rows, first, n),
+                                               pair_weights == nullptr ? nullptr : pair_weights + first * n_background_,
+                                               to, control, is_caller);
+                      });
+}
+
+template void BackgroundEngine::explain(const RowsView&, std::span<double>, const double*, int,
+                                        const Control::Poll&) const;
+template void BackgroundEngine::explain(const RowsView&, std::span<float>, const double*, int,
+                                        const Control::Poll&) const;
+
+}  // namespace linear_treeshap

@@ -1,0 +1,193 @@
+// TreeEnsemble → Program.
+
+#include "compile/program.hpp"
+
+#include <algorithm>
+#include <functional>
+#include <memory>
+#include <numeric>
+#include <utility>
+
+#include "compile/parts.hpp"
+#include "compile/tiles.hpp"
+#include "compile/tree_compiler.hpp"
+
+namespace linear_treeshap {
+namespace {
+
+// Working memory of a thread is bounded by this, with the size of trees (parts.hpp) and of tiles (tiles.hpp): φ and x
+// of a chunk for 64 rows.
+constexpr std::size_t kMaxChunkSlots = std::size_t{1} << 14;
+
+// Up to this code a set of categories is a bitset.
+constexpr std::int32_t kMaxBitsetCode = 1 << 20;
+
+// A chunk is closed when its trees have this many leaves: long enough to make
+// what is done once per chunk and row block cheap, short enough to keep sums accurate and to give
+// threads something to share when there are few rows.
+constexpr std::size_t kChunkLeaves = 8192;
+
+std::vector<CategorySet> category_sets(const EnsembleView& e) {
+    std::vector<CategorySet> sets(e.category_offsets.size() - 1);
+    for (std::size_t i = 0; i < sets.size(); ++i) {
+        const auto begin = static_cast<std::size_t>(e.category_offsets[i]);
+        const auto end = static_cast<std::size_t>(e.category_offsets[i + 1]);
+        if (begin == end) continue;
+        if (e.category_codes[end - 1] > kMaxBitsetCode) {
+            sets[i].sorted.assign(&e.category_codes[begin], &e.category_codes[begin] + (end - begin));
+            continue;
+        }
+        sets[i].words.resize(static_cast<std::size_t>(e.category_codes[end - 1]) / 32 + 1);
+        for (auto j = begin; j < end; ++j) {
+            const auto code = static_cast<std::uint32_t>(e.category_codes[j]);
+            sets[i].words[code / 32] |= 1U << (code % 32);
+        }
+    }
+    return sets;
+}
+
+template <class T>
+std::span<const T> append(const std::vector<T>& from, std::vector<T>& to) {
+    to.insert(to.end(), from.begin(), from.end());
+    return std::span<const T>(to).last(from.size());
+}
+
+// Trees that will be a chunk, or several chunks of different outputs.
+class OpenChunk {
+  public:
+    explicit OpenChunk(std::int32_t output) : output_(output) {}
+
+    std::int32_t output() const { return output_; }
+    bool is_full(std::int32_t n_outputs) const {
+        const std::size_t slots = forest_.players.size() * static_cast<std::size_t>(n_outputs);
+        return leaf_node_.size() >= kChunkLeaves || std::max(slots, forest_.columns.size()) >= kMaxChunkSlots;
+    }
+
+    void add(const EnsembleView& e, std::int64_t tree, const Parts& parts, std::int32_t root,
+             const PointsFor& points_for) {
+        auto compiled = TreeCompiler(e, tree, parts, root, columns_, players_, points_for).run();
+        if (compiled.splits.empty()) return;  // a tree that is a single leaf says nothing of any player
+        compiled.tree.first_leaf = static_cast<std::int32_t>(leaf_node_.size());
+        append(compiled.leaf_node, leaf_node_);
+        trees_.push_back(std::move(compiled));
+    }
+
+    void close(const EnsembleView& e, std::int32_t max_outputs, Program& program) {
+        if (trees_.empty()) return;
+        gather();
+        program.forests.push_back(std::move(forest_));
+        for (std::int32_t value = 0; value < e.width; value += max_outputs)
+            add_chunk(e, value, std::min(max_outputs, e.width - value), program);
+    }
+
+  private:
+    // Puts the trees' lists one after the other.
+    void gather() {
+        const auto total = [&](auto CompiledTree::* list) {
+            return std::transform_reduce(trees_.begin(), trees_.end(), std::size_t{0}, std::plus<>(),
+                                         [&](const CompiledTree& tree) { return (tree.*list).size(); });
+        };
+        forest_.columns.shrink_to_fit();
+        forest_.players.shrink_to_fit();
+        forest_.trees.reserve(trees_.size());
+        forest_.splits.reserve(total(&CompiledTree::splits));
+        forest_.treelets.reserve(total(&CompiledTree::treelets));
+        forest_.steps.reserve(total(&CompiledTree::steps));
+        forest_.lookups.reserve(static_cast<std::size_t>(
+            std::count_if(trees_.begin(), trees_.end(), [](const auto& tree) { return tree.lookup.has_value(); })));
+        for (const auto& from : trees_) {
+            Tree& tree = forest_.trees.emplace_back(from.tree);
+            tree.splits = append(from.splits, forest_.splits);
+            tree.treelets = append(from.treelets, forest_.treelets);
+            tree.steps = append(from.steps, forest_.steps);
+            if (from.lookup) tree.lookup = &forest_.lookups.emplace_back(*from.lookup);
+        }
+    }
+
+    void add_chunk(const EnsembleView& e, std::int32_t first_value, std::int32_t n_outputs, Program& program) const {
+        const auto& forest = program.forests.back();
+        Chunk chunk;
+        chunk.trees = forest.trees;
+        chunk.columns = forest.columns;
+        chunk.players = forest.players;
+        chunk.first_tree = program.chunks.empty() ? 0 : program.chunks.back().end_tree();
+        chunk.expansion_begin = program.expansion_size;
+        chunk.output = output_ + first_value;
+        chunk.n_outputs = n_outputs;
+        chunk.n_leaves = leaf_node_.size();
+        copy_values(e, first_value, chunk);
+        for (const auto& tree : chunk.trees) {
+            measure(tree, chunk);
+            program.expansion_size += expansion_doubles(tree, n_outputs);
+        }
+        program.n_leaves += chunk.n_leaves;
+        program.chunks.push_back(std::move(chunk));
+    }
+
+    void copy_values(const EnsembleView& e, std::int32_t first_value, Chunk& chunk) const {
+        const auto n_outputs = static_cast<std::size_t>(chunk.n_outputs);
+        chunk.leaf_value.resize(leaf_node_.size() * n_outputs);
+        double* to = chunk.leaf_value.data();
+        for (const auto node : leaf_node_) {
+            if (node >= 0) std::copy_n(&e.value[static_cast<std::size_t>(node * e.width + first_value)], n_outputs, to);
+            to += n_outputs;
+        }
+    }
+
+    static void measure(const Tree& tree, Chunk& chunk) {
+        for_each_tile(tree, chunk.n_outputs, [&](const PointTile& tile) {
+            chunk.max_expansion = std::max(chunk.max_expansion, tile.size);
+            chunk.max_points = std::max(chunk.max_points, tile.n_points);
+        });
+        if (tree.is_lookup())
+            chunk.max_expansion = std::max(chunk.max_expansion, expansion_doubles(tree, chunk.n_outputs));
+        chunk.max_splits = std::max(chunk.max_splits, static_cast<std::int32_t>(tree.splits.size()));
+        chunk.max_treelets = std::max(chunk.max_treelets, static_cast<std::int32_t>(tree.treelets.size()));
+        chunk.max_levels = std::max(chunk.max_levels, tree.n_levels);
+    }
+
+    std::int32_t output_;
+    Forest forest_;
+    Numbering columns_{{}, forest_.columns};
+    Numbering players_{{}, forest_.players};
+    std::vector<CompiledTree> trees_;
+    std::vector<std::int64_t> leaf_node_;
+};
+
+}  // namespace
+
+Program compile(const EnsembleView& e, const RuleFor& rule_for) {
+    Program program;
+    const PointsFor points_for = [&](int n_players) { return program.rules.points_for(n_players, rule_for); };
+    program.category_sets = category_sets(e);
+    program.n_columns = static_cast<std::int32_t>(e.player.size());
+    program.n_players = e.n_players;
+    program.n_outputs = e.n_outputs;
+    program.is_float32 = e.is_float32;
+
+    std::vector<std::int64_t> order(static_cast<std::size_t>(e.n_trees()));
+    std::iota(order.begin(), order.end(), 0);
+    const auto output_of = [&](std::int64_t tree) { return e.tree_output[static_cast<std::size_t>(tree)]; };
+    std::stable_sort(order.begin(), order.end(), [&](auto a, auto b) { return output_of(a) < output_of(b); });
+
+    const auto most_outputs = static_cast<std::int32_t>(std::clamp<std::size_t>(
+        kMaxChunkSlots / static_cast<std::size_t>(std::max(1, e.n_players)), 1, std::size_t{kMaxChunkOutputs}));
+    const auto max_outputs = std::min(most_outputs, e.width);
+    std::unique_ptr<OpenChunk> open;
+    const auto close = [&] {
+        if (open) open->close(e, max_outputs, program);
+        open.reset();
+    };
+    for (const auto tree : order) {
+        const Parts parts(e, tree);
+        for (const auto root : parts.roots()) {
+            if (open && (open->output() != output_of(tree) || open->is_full(max_outputs))) close();
+            if (!open) open = std::make_unique<OpenChunk>(output_of(tree));
+            open->add(e, tree, parts, root, points_for);
+        }
+    }
+    close();
+    return program;
+}
+
+}  // namespace linear_treeshap

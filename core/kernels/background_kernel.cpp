@@ -1,0 +1,113 @@
+// Rows, or background rows, on their way to a table: 64 of them in the bits of a word at every split, then
+// in bytes of states, then eight at a time in the lanes of φ.
+
+#include <algorithm>
+#include <array>
+
+#include "background/background_engine.hpp"
+#include "kernels/conditions.hpp"
+#include "kernels/transpose.hpp"
+
+namespace linear_treeshap::LTS_ISA {
+namespace {
+
+template <class Number>
+void transpose_rows(const Program& program, const Chunk& chunk, const RowsView& rows, Number* x) {
+    const auto* const data = static_cast<const Number*>(rows.data);
+    for (std::size_t first = 0; first < rows.n_rows; first += kBlockRows)
+        transpose_block(program, chunk, data + first * at(program.n_columns),
+                        std::min<std::size_t>(kBlockRows, rows.n_rows - first), x + first * chunk.columns.size());
+}
+
+void transpose(const Program& program, const Chunk& chunk, const RowsView& rows, void* x) {
+    program.is_float32 ? transpose_rows(program, chunk, rows, static_cast<float*>(x))
+                       : transpose_rows(program, chunk, rows, static_cast<double*>(x));
+}
+
+template <class Number>
+void evaluate_blocks(const Program& program, const Chunk& chunk, const Tree& tree, const Number* x,
+                     std::size_t n_blocks, std::uint64_t* words) {
+    const std::size_t n_splits = tree.splits.size();
+    for (std::size_t b = 0; b < n_blocks; ++b, x += chunk.columns.size() * kBlockRows, words += n_words(tree))
+        for (std::size_t i = 0; i < n_splits; ++i) {
+            const auto& split = tree.splits[i];
+            const std::uint64_t left = goes_left<kBlockRows>(program, split, x);
+            const std::uint64_t above = split.above < 0 ? ~std::uint64_t{0} : words[split.above];
+            words[2 * i] = left & above;
+            words[2 * i + 1] = ~left & above;
+            words[2 * n_splits + i] = left;
+        }
+}
+
+void evaluate(const Program& program, const Chunk& chunk, const Tree& tree, const void* x, std::size_t n_blocks,
+              std::uint64_t* words) {
+    program.is_float32 ? evaluate_blocks(program, chunk, tree, static_cast<const float*>(x), n_blocks, words)
+                       : evaluate_blocks(program, chunk, tree, static_cast<const double*>(x), n_blocks, words);
+}
+
+// The states of 64 rows, in two bytes each.
+struct States {
+    alignas(64) std::array<std::uint8_t, kBlockRows> low;
+    alignas(64) std::array<std::uint8_t, kBlockRows> high;
+
+    States(const BackgroundTree& plan, const LeafTable& table, const std::uint64_t* words) {
+        const auto* const bit_word = &plan.bit_word[at(table.first_bit)];
+        const auto bytes = [&](int first, int end) {
+            Bytes out;
+            for (int bit = first; bit < end; ++bit)
+                out.add(words[bit_word[bit]], static_cast<std::uint8_t>(1 << (bit - first)));
+            return out;
+        };
+        bytes(0, std::min(table.n_bits, 8)).store(low.data());
+        bytes(8, table.n_bits).store(high.data());
+    }
+    std::size_t operator[](std::size_t row) const { return low[row] | std::size_t{high[row]} << 8; }
+};
+
+void count(const BackgroundTree& plan, const LeafTable& table, const std::uint64_t* words, std::size_t words_per_block,
+           std::size_t n_rows, const double* weights, double* histogram) {
+    for (std::size_t first = 0; first < n_rows; first += kBlockRows, words += words_per_block) {
+        const States states(plan, table, words);
+        const std::size_t n = std::min<std::size_t>(kBlockRows, n_rows - first);
+        for (std::size_t r = 0; r < n; ++r) histogram[states[r]] += weights == nullptr ? 1.0 : weights[first + r];
+    }
+}
+
+LTS_INLINE void look_up_block(const double* entries, const LeafTable& table, const std::int32_t* slot,
+                              const States& states, std::size_t n_rows, double* phi) {
+    const std::size_t stride = table.stride();
+    for (std::size_t group = 0; group < n_rows; group += kLanes)
+        for (int first = 0; first < table.n_lanes; first += kLanes) {
+            Square square;
+            for (int i = 0; i < kLanes; ++i) square[at(i)] = load(entries + states[group + at(i)] * stride + at(first));
+            transpose(square);
+            const int n_lanes = std::min(kLanes, table.n_lanes - first);
+            for (int lane = 0; lane < n_lanes; ++lane) {
+                double* const to = phi + at(slot[first + lane]) * kBlockRows + group;
+                store(to, load(to) + square[at(lane)]);
+            }
+        }
+}
+
+// Blocks of rows whose φ stays in the nearest cache beside a table.
+constexpr std::size_t kBlocksAtOnce = 4;
+
+void look_up(const BackgroundTree& plan, const double* tables, const std::uint64_t* words, std::size_t words_per_block,
+             std::size_t n_rows, double* phi, std::size_t phi_per_block) {
+    const std::size_t n_blocks = (n_rows + kBlockRows - 1) / kBlockRows;
+    for (std::size_t begin = 0; begin < n_blocks; begin += kBlocksAtOnce)
+        for (const auto& table : plan.tables)
+            for (std::size_t b = begin; b < std::min(begin + kBlocksAtOnce, n_blocks); ++b)
+                look_up_block(tables + table.begin, table, &plan.lane_slot[at(table.first_lane)],
+                              States(plan, table, words + b * words_per_block),
+                              std::min<std::size_t>(kBlockRows, n_rows - b * kBlockRows), phi + b * phi_per_block);
+}
+
+}  // namespace
+
+void scan(const Chunk&, const Tree&, const BackgroundTree&, const Moments&, const Pairs&, Buffer<double>&);
+
+extern const BackgroundKernel background_kernel;
+const BackgroundKernel background_kernel{transpose, evaluate, count, look_up, scan};
+
+}  // namespace linear_treeshap::LTS_ISA

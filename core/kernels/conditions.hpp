@@ -1,0 +1,53 @@
+// What rows look like to a kernel, and which way they go at a split: rows are read in blocks of 64,
+// transposed, and a split's answer is a word with a bit per row.
+#pragma once
+
+#include <algorithm>
+#include <cstddef>
+#include <cstdint>
+
+#include "compile/program.hpp"
+#include "kernels/simd.hpp"
+
+#define LTS_INLINE [[gnu::always_inline]] inline
+#define LTS_INLINED __attribute__((always_inline))  // of a lambda
+
+namespace linear_treeshap::LTS_ISA {
+
+inline std::size_t at(std::int32_t i) { return static_cast<std::size_t>(i); }
+
+// The columns the chunk reads, transposed; rows beyond the last are zeros that nobody looks at.
+template <class Number>
+void transpose_block(const Program& program, const Chunk& chunk, const Number* rows, std::size_t n_rows, Number* x) {
+    if (n_rows < kBlockRows) std::fill_n(x, chunk.columns.size() * kBlockRows, Number(0));
+    for (std::size_t r = 0; r < n_rows; ++r, rows += program.n_columns)
+        for (std::size_t c = 0; c < chunk.columns.size(); ++c) x[c * kBlockRows + r] = rows[chunk.columns[c]];
+}
+
+template <int kRows, class Number>
+std::uint64_t in_set(const Number* x, const CategorySet& set, bool missing_left) {
+#if defined(__AVX2__)
+    if constexpr (kRows > 1)
+        if (set.sorted.empty() && set.words.size() <= kMaxSetWords)
+            return in_words<kRows>(x, SetWords(set.words.data(), set.words.size()), missing_left);
+#endif
+    std::uint64_t bits = 0;
+    for (int r = 0; r < kRows; ++r) {
+        // Codes lie below 2^31; anything else, infinities included, is in no set.
+        const bool is_code = x[r] >= Number(0) && x[r] < Number(2147483648.0);
+        const bool left = x[r] != x[r] ? missing_left : is_code && set.contains(static_cast<std::int64_t>(x[r]));
+        bits |= static_cast<std::uint64_t>(left) << r;
+    }
+    return bits;
+}
+
+// Bit r: does row r, of the first kRows of the block, go left?
+template <int kRows, class Number>
+LTS_INLINE std::uint64_t goes_left(const Program& program, const Split& split, const Number* x) {
+    const Number* column = x + at(split.feature) * kBlockRows;
+    if (split.category_set >= 0) [[unlikely]]
+        return in_set<kRows>(column, program.category_sets[at(split.category_set)], split.missing_left);
+    return at_most<kRows>(column, static_cast<Number>(split.threshold), split.missing_left);
+}
+
+}  // namespace linear_treeshap::LTS_ISA

@@ -1,0 +1,68 @@
+// The kernels of this build, in order of preference: the one place that knows which instruction sets there are.
+
+#include <algorithm>
+#include <array>
+#include <iterator>
+
+#include "background/background_engine.hpp"
+#include "kernels/kernel.hpp"
+#include "sets/set_engine.hpp"
+
+namespace linear_treeshap {
+
+#if defined(LTS_X86)
+namespace avx512 {
+extern const Kernel kernel;
+extern const SetKernel set_kernel;
+extern const BackgroundKernel background_kernel;
+}  // namespace avx512
+namespace avx2 {
+extern const Kernel kernel;
+extern const SetKernel set_kernel;
+extern const BackgroundKernel background_kernel;
+}  // namespace avx2
+#endif
+namespace baseline {
+extern const Kernel kernel;
+extern const SetKernel set_kernel;
+extern const BackgroundKernel background_kernel;
+}  // namespace baseline
+
+namespace {
+
+struct InstructionSet {
+    const Kernel* kernel;
+    const SetKernel* sets;
+    const BackgroundKernel* background;
+};
+
+constexpr InstructionSet kInstructionSets[] = {
+#if defined(LTS_X86)
+    {&avx512::kernel, &avx512::set_kernel, &avx512::background_kernel},
+    {&avx2::kernel, &avx2::set_kernel, &avx2::background_kernel},
+#endif
+    {&baseline::kernel, &baseline::set_kernel, &baseline::background_kernel},
+};
+
+const InstructionSet& instruction_set_of(const Kernel& kernel) {
+    return *std::find_if(std::begin(kInstructionSets), std::end(kInstructionSets),
+                         [&](const InstructionSet& one) { return one.kernel == &kernel; });
+}
+
+}  // namespace
+
+std::span<const Kernel* const> kernels() {
+    static constexpr auto all = [] {
+        std::array<const Kernel*, std::size(kInstructionSets)> out{};
+        std::transform(std::begin(kInstructionSets), std::end(kInstructionSets), out.begin(),
+                       [](const InstructionSet& one) { return one.kernel; });
+        return out;
+    }();
+    return all;
+}
+
+const SetKernel& set_kernel_of(const Kernel& kernel) { return *instruction_set_of(kernel).sets; }
+
+const BackgroundKernel& background_kernel_of(const Kernel& kernel) { return *instruction_set_of(kernel).background; }
+
+}  // namespace linear_treeshap

@@ -1,0 +1,273 @@
+// Program → SetProgram: which sets of players meet on a path, and the walk that adds to them.
+
+#include <algorithm>
+#include <numeric>
+#include <stdexcept>
+#include <unordered_map>
+#include <utility>
+
+#include "sets/set_engine.hpp"
+
+namespace linear_treeshap {
+namespace {
+
+// Places where a step adds to a set, over all trees: half a gigabyte of numbers. Beyond lie orders that no one waits
+// for.
+constexpr std::size_t kMaxPlaces = std::size_t{1} << 27;
+
+// A chunk is closed when it has this many sets, so that φ of 16 rows stays in a cache near by.
+constexpr std::size_t kChunkSets = std::size_t{1} << 13;
+
+std::size_t at(std::int32_t i) { return static_cast<std::size_t>(i); }
+
+// Numbers sets in order of appearance: a tree of players, in which a set is the path to a node.
+class SetNumbers {
+  public:
+    std::int32_t operator()(std::span<const std::int32_t> players) {
+        std::int32_t node = -1;
+        for (const auto player : players) {
+            const auto key = std::uint64_t{static_cast<std::uint32_t>(node)} << 32 | static_cast<std::uint32_t>(player);
+            const auto [it, is_new] = child_.try_emplace(key, static_cast<std::int32_t>(nodes_.size()));
+            if (is_new) nodes_.push_back({node, player, node < 0 ? 1 : nodes_[at(node)].size + 1});
+            node = it->second;
+        }
+        return node;
+    }
+    std::size_t size() const { return nodes_.size(); }
+    int order(std::int32_t node) const { return nodes_[at(node)].size; }
+    std::vector<std::int32_t> players(std::int32_t node) const {
+        std::vector<std::int32_t> out(at(order(node)));
+        for (auto it = out.rbegin(); it != out.rend(); ++it, node = nodes_[at(node)].parent)
+            *it = nodes_[at(node)].player;
+        return out;
+    }
+
+  private:
+    struct Node {
+        std::int32_t parent, player;
+        int size;
+    };
+    std::vector<Node> nodes_;
+    std::unordered_map<std::uint64_t, std::int32_t> child_;
+};
+
+class Planner {
+  public:
+    Planner(const Program& program, const RuleFor& rule_for, int min_order, int max_order,
+            std::span<const double> spread)
+        : rule_for_(rule_for), spread_(spread), out_{&program, min_order, max_order, {}, {}, {}, 0} {}
+
+    SetProgram run() {
+        for (const auto& chunk : out_.program->chunks) {
+            last_level_.assign(chunk.players.size(), -1);
+            for (std::size_t next = 0; next < chunk.trees.size();) {
+                SetChunk part{&chunk, {}, {}, {}, 0, out_.expansion_size, 0, 0};
+                local_.clear();
+                for (; next < chunk.trees.size() && part.sets.size() < kChunkSets; ++next) add(chunk.trees[next], part);
+                out_.expansion_size += part.expansion_size;
+                out_.chunks.push_back(std::move(part));
+            }
+        }
+        number_sets();
+        return std::move(out_);
+    }
+
+  private:
+    void add(const Tree& tree, SetChunk& part) {
+        SetTree planned{&tree, {}, {}, {}, {}, 0, 0, 0, 0};
+        walk(tree, part, planned);
+        planned.n_points = out_.rules.points_for(most_players_, rule_for_);
+        plan_tiles(*part.chunk, planned);
+        planned.expansion_begin = part.expansion_size;
+        part.expansion_size += planned.expansion_size;
+        part.n_splits += tree.splits.size();
+        part.max_levels = std::max(part.max_levels, planned.n_levels);
+        part.trees.push_back(std::move(planned));
+    }
+
+    // Each split is met on the way down, between its children, and on the way up, as in TreeCompiler.
+    void walk(const Tree& tree, SetChunk& part, SetTree& planned) {
+        struct Visit {
+            std::int32_t split;
+            std::uint8_t side, next_child;
+            std::int32_t hidden;  // where its player's last edge above was
+        };
+        std::vector<Visit> path{{0, 0, 0, -1}};
+        most_players_ = 0;
+        player_at_.clear();
+        while (!path.empty()) {
+            auto& visit = path.back();
+            const auto level = static_cast<std::int32_t>(path.size()) - 1;
+            const auto& split = tree.splits[at(visit.split)];
+            const std::int32_t player = split.player;
+            if (visit.next_child == 0) {
+                visit.hidden = last_level_[at(player)];
+                planned.n_levels = std::max(planned.n_levels, level + 1);
+            }
+            while (visit.next_child < 2 && split.child[visit.next_child] < 0) ++visit.next_child;
+            if (visit.next_child < 2) {
+                const std::uint8_t side = visit.next_child++;
+                last_level_[at(player)] = level;
+                player_at_.resize(at(level));
+                player_at_.push_back(player);
+                planned.steps.push_back({SetStep::Kind::descend, side, visit.split, level, 0});
+                path.push_back({split.child[side], side, 0, -1});
+                continue;
+            }
+            last_level_[at(player)] = visit.hidden;
+            player_at_.resize(at(level));
+            const bool is_twig = split.child[0] < 0 && split.child[1] < 0;
+            const auto kind = is_twig ? SetStep::Kind::twig : SetStep::Kind::close;
+            const auto n_above = collect(player, part, planned);
+            planned.steps.push_back({kind, visit.side, visit.split, level, n_above});
+            path.pop_back();
+        }
+    }
+
+    // Writes down the players above, and the sets of `player` with them in the order in which the kernel makes
+    // them: the player alone; then for each player above, that pair, followed by its sets with players further on.
+    std::int32_t collect(std::int32_t player, SetChunk& part, SetTree& planned) {
+        const auto begin = planned.above.size();
+        for (std::int32_t level = 0; level < static_cast<std::int32_t>(player_at_.size()); ++level)
+            if (player_at_[at(level)] != player && last_level_[at(player_at_[at(level)])] == level)
+                planned.above.push_back(level);
+        const auto n_above = static_cast<std::int32_t>(planned.above.size() - begin);
+        most_players_ = std::max(most_players_, n_above + 1);
+        if (n_places_ + planned.slots.size() + n_choices(n_above) > kMaxPlaces)
+            throw std::length_error("too many sets on the paths");
+        members_.assign(1, part.chunk->players[at(player)]);
+        add_sets(std::span(planned.above).subspan(begin), part, planned);
+        return n_above;
+    }
+
+    // Choices of up to max_order - 1 out of n players, counted no further than to the limit.
+    std::size_t n_choices(std::int32_t n) const {
+        std::size_t choices = 1, sum = 1;
+        for (std::int32_t r = 1; r < out_.max_order && r <= n && sum <= kMaxPlaces; ++r) {
+            choices = choices * at(n - r + 1) / at(r);
+            sum += choices;
+        }
+        return sum;
+    }
+
+    void add_sets(std::span<const std::int32_t> above, SetChunk& part, SetTree& planned) {
+        const auto order = static_cast<int>(members_.size());
+        if (order >= out_.min_order) {
+            const auto [it, is_new] =
+                local_.try_emplace(numbers_(members_), static_cast<std::int32_t>(part.sets.size()));
+            if (is_new) part.sets.push_back(it->first);
+            planned.slots.push_back(it->second);
+        }
+        if (order == out_.max_order) return;
+        for (std::size_t i = 0; i < above.size(); ++i) {
+            const auto other = part.chunk->players[at(player_at_[at(above[i])])];
+            const auto place = std::upper_bound(members_.begin(), members_.end(), other);
+            const auto offset = place - members_.begin();
+            members_.insert(place, other);
+            add_sets(above.subspan(i + 1), part, planned);
+            members_.erase(members_.begin() + offset);
+        }
+    }
+
+    void plan_tiles(const Chunk& chunk, SetTree& planned) {
+        n_places_ += planned.slots.size();
+        const int n_tiles = (planned.n_points + kMaxTile - 1) / kMaxTile;
+        for (int i = 0; i < n_tiles; ++i) {
+            const int first = planned.n_points * i / n_tiles;
+            const int n_points = planned.n_points * (i + 1) / n_tiles - first;
+            const auto size = tile_doubles(chunk, planned, n_points);
+            planned.tiles.push_back({first, n_points, planned.expansion_size, 0, size});
+            planned.expansion_size += size;
+        }
+    }
+
+    // As `SetExpander` writes them.
+    static std::size_t tile_doubles(const Chunk& chunk, const SetTree& planned, int n_points) {
+        const auto points = static_cast<std::size_t>(n_points), outputs = at(chunk.n_outputs);
+        std::size_t out = points;
+        for (const auto& step : planned.steps) {
+            const auto& split = planned.tree->splits[at(step.split)];
+            const std::size_t repeated = split.above >= 0 ? 1 : 0;
+            if (step.kind == SetStep::Kind::descend) out += 3 * points + repeated;
+            if (step.kind == SetStep::Kind::twig) out += outputs * (4 * points + repeated);
+            if (step.kind == SetStep::Kind::close)
+                for (const auto child : split.child)
+                    out += 2 * points + (child < 0 ? 2 * points + repeated + outputs : 0);
+        }
+        return out;
+    }
+
+    // Sets in their final order: smaller ones first, then by their players.
+    void number_sets() {
+        std::vector<std::pair<std::vector<std::int32_t>, std::int32_t>> found;
+        for (std::int32_t node = 0; node < static_cast<std::int32_t>(numbers_.size()); ++node)
+            if (numbers_.order(node) >= out_.min_order) found.emplace_back(numbers_.players(node), node);
+        std::sort(found.begin(), found.end(), [](const auto& a, const auto& b) {
+            return a.first.size() != b.first.size() ? a.first.size() < b.first.size() : a.first < b.first;
+        });
+        std::vector<std::int32_t> position(numbers_.size(), -1);
+        for (auto& [players, node] : found) {
+            position[at(node)] = static_cast<std::int32_t>(out_.sets.size());
+            out_.sets.push_back(std::move(players));
+        }
+        for (auto& part : out_.chunks) {
+            sort_sets(part, position);
+            if (!spread_.empty()) find_shares(part);
+        }
+    }
+
+    // The chunk's own numbers follow the final order, so that φ is written out from front to back.
+    static void sort_sets(SetChunk& part, const std::vector<std::int32_t>& position) {
+        std::vector<std::int32_t> order(part.sets.size()), renumbered(part.sets.size());
+        for (auto& node : part.sets) node = position[at(node)];
+        std::iota(order.begin(), order.end(), 0);
+        std::sort(order.begin(), order.end(), [&](auto a, auto b) { return part.sets[at(a)] < part.sets[at(b)]; });
+        for (std::size_t i = 0; i < order.size(); ++i) renumbered[at(order[i])] = static_cast<std::int32_t>(i);
+        std::sort(part.sets.begin(), part.sets.end());
+        for (auto& tree : part.trees)
+            for (auto& slot : tree.slots) slot = renumbered[at(slot)];
+    }
+
+    // All subsets of a set that meets in this chunk meet here too.
+    void find_shares(SetChunk& part) const {
+        const auto is_before = [](const std::vector<std::int32_t>& a, const std::vector<std::int32_t>& b) {
+            return a.size() != b.size() ? a.size() < b.size() : a < b;
+        };
+        std::vector<std::int32_t> subset;
+        for (std::size_t s = 0; s < part.sets.size(); ++s) {
+            const auto& set = out_.sets[at(part.sets[s])];
+            for (std::size_t bits = 1; bits + 1 < std::size_t{1} << set.size(); ++bits) {
+                subset.clear();
+                for (std::size_t i = 0; i < set.size(); ++i)
+                    if ((bits >> i) & 1U) subset.push_back(set[i]);
+                const double share = spread_[set.size() - subset.size()];
+                if (share == 0.0) continue;
+                const auto found = std::lower_bound(
+                    part.sets.begin(), part.sets.end(), subset,
+                    [&](std::int32_t number, const auto& b) { return is_before(out_.sets[at(number)], b); });
+                part.shares.push_back(
+                    {static_cast<std::int32_t>(s), static_cast<std::int32_t>(found - part.sets.begin()), share});
+            }
+        }
+    }
+
+    const RuleFor& rule_for_;
+    std::span<const double> spread_;
+    SetProgram out_;
+    SetNumbers numbers_;
+    std::unordered_map<std::int32_t, std::int32_t> local_;  // number of a set → the chunk's own
+    std::vector<std::int32_t> last_level_;                  // by player: of its last edge on the path, or -1
+    std::vector<std::int32_t> player_at_;                   // by level
+    std::vector<std::int32_t> members_;
+    int most_players_ = 0;
+    std::size_t n_places_ = 0;
+};
+
+}  // namespace
+
+SetProgram plan_sets(const Program& program, const RuleFor& rule_for, int min_order, int max_order,
+                     std::span<const double> spread) {
+    return Planner(program, rule_for, min_order, max_order, spread).run();
+}
+
+}  // namespace linear_treeshap

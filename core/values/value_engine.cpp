@@ -1,0 +1,109 @@
+// Which constants are kept, and how rows are cut into tasks.
+
+#include "values/value_engine.hpp"
+
+#include <algorithm>
+#include <vector>
+
+#include "compile/tiles.hpp"
+#include "run/schedule.hpp"
+
+namespace linear_treeshap {
+namespace {
+
+// Constants of up to this size are kept expanded: larger ones would not stay in any cache, and
+// making them again costs little against the rows of a task.
+constexpr std::size_t kMaxCachedBytes = std::size_t{32} << 20;
+
+// A row of more trees takes a millisecond either way, and preparing them would slow down compiling.
+constexpr std::size_t kMaxOneRowTrees = 4096;
+
+// Rows of a task: enough to read a tree's constants from afar once and use them many times...
+constexpr std::size_t kTaskRows = 512;
+// ...more where the constants are made anew for every task...
+constexpr std::size_t kTaskRowsExpanding = 1024;
+// ...but never so many that x and φ leave the caches, or that nobody hears Ctrl-C for long.
+constexpr std::size_t kMaxTaskBytes = std::size_t{8} << 20;
+constexpr std::size_t kMaxTaskWork = 50'000'000;  // leaves · outputs · tiles · rows of a chunk: a tenth of a second
+
+// Below this many leaves · rows a thread costs more to start than it saves.
+constexpr std::size_t kWorkPerThread = 200'000;
+
+std::size_t round_to_blocks(std::size_t n_rows) { return std::max<std::size_t>(1, n_rows / kBlockRows) * kBlockRows; }
+
+}  // namespace
+
+Engine::Engine(const EnsembleView& ensemble, const RuleFor& rule_for, const Kernel& kernel)
+    : program_(compile(ensemble, rule_for)), kernel_(kernel) {
+    if (program_.expansion_size * sizeof(double) <= kMaxCachedBytes) keep_constants();
+    task_rows_ = rows_per_task();
+}
+
+void Engine::keep_constants() {
+    const std::size_t n_trees = program_.chunks.empty() ? 0 : program_.chunks.back().end_tree();
+    double* expanded = expanded_.reserve(program_.expansion_size);
+    for (const auto& chunk : program_.chunks)
+        for (const auto& tree : chunk.trees) {
+            kernel_.expand(program_, chunk, tree, expanded);
+            if (n_trees <= kMaxOneRowTrees) one_row_.push_back(for_one_row(tree, chunk.n_outputs, expanded));
+            expanded += expansion_doubles(tree, chunk.n_outputs);
+        }
+}
+
+std::size_t Engine::rows_per_task() const {
+    const bool is_cached = expanded_.data() != nullptr;
+    std::size_t bytes_per_row = 1, work_per_row = 1;
+    for (const auto& chunk : program_.chunks) {
+        const auto n_outputs = static_cast<std::size_t>(chunk.n_outputs);
+        bytes_per_row = std::max(bytes_per_row, 8 * (chunk.columns.size() + chunk.players.size() * n_outputs));
+        std::size_t work = 0;
+        for (const auto& tree : chunk.trees)
+            work += (tree.splits.size() + 1) * n_outputs * static_cast<std::size_t>(n_tiles(tree, chunk.n_outputs));
+        work_per_row = std::max(work_per_row, work);
+    }
+    const std::size_t enough = is_cached ? kTaskRows : kTaskRowsExpanding;
+    const std::size_t rows =
+        std::min({enough, round_to_blocks(kMaxTaskBytes / bytes_per_row), kMaxTaskWork / work_per_row});
+    return rows >= kBlockRows ? round_to_blocks(rows) : std::max<std::size_t>(rows, kMinWalkRows);
+}
+
+// Where tasks begin, and the end. The last ones are smaller, so that threads finish together.
+std::vector<std::size_t> Engine::cuts(std::size_t n_rows, int n_threads) const {
+    const std::size_t most = task_rows_;
+    std::vector<std::size_t> out{0};
+    while (out.back() < n_rows) {
+        const std::size_t left = n_rows - out.back();
+        const std::size_t share = n_threads > 1 ? left / (2 * static_cast<std::size_t>(n_threads)) : left;
+        out.push_back(out.back() + std::min(left, std::min(most, round_to_blocks(share))));
+    }
+    return out;
+}
+
+template <class Value>
+void Engine::explain(const RowsView& rows, std::span<Value> values, int n_threads, const Control::Poll& poll) const {
+    const std::size_t row_values =
+        static_cast<std::size_t>(program_.n_players) * static_cast<std::size_t>(program_.n_outputs);
+    if (rows.n_rows == 0 || program_.chunks.empty()) {
+        std::fill(values.begin(), values.end(), Value(0));
+        return;
+    }
+    const std::size_t work = program_.n_leaves * rows.n_rows;
+    n_threads =
+        static_cast<int>(std::clamp<std::size_t>(work / kWorkPerThread, 1, static_cast<std::size_t>(n_threads)));
+    const std::size_t row_bytes =
+        static_cast<std::size_t>(program_.n_columns) * (program_.is_float32 ? sizeof(float) : sizeof(double));
+    Control control(poll, work);
+    explain_by_chunks(cuts(rows.n_rows, n_threads), program_.chunks.size(), row_values, values, n_threads, control,
+                      [&](std::size_t first, std::size_t n, std::size_t c, double* to, bool is_caller) {
+                          static thread_local Workspace workspace;
+                          const RowsView part{static_cast<const std::byte*>(rows.data) + first * row_bytes, n};
+                          kernel_.explain(program_, program_.chunks[c], part, {expanded_.data(), one_row_.data()},
+                                          workspace, to);
+                          return control.advance(program_.chunks[c].n_leaves * n, is_caller);
+                      });
+}
+
+template void Engine::explain(const RowsView&, std::span<double>, int, const Control::Poll&) const;
+template void Engine::explain(const RowsView&, std::span<float>, int, const Control::Poll&) const;
+
+}  // namespace linear_treeshap

@@ -1,0 +1,81 @@
+"""Which outputs of a model can be explained: the raw one, and functions of it where there is a background."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import numpy as np
+
+from ..errors import InputError
+from ..model.ensemble import TreeEnsemble
+from ..model.links import Exponential, Function, Link, Logistic, LogLoss, SquaredError
+from .links import link_of, predicts_raw
+
+__all__ = ["is_distribution", "link_for"]
+
+#: What shap calls outputs; the name of any prediction method is allowed besides.
+_CHOICES = ("raw", "probability", "log_loss")
+_PREFIXES = ("predict", "decision_function", "score_samples")
+
+
+def link_for(model_output: Any, model: Any, ensemble: TreeEnsemble, *, has_background: bool) -> Link | None:
+    """The function of the raw output that ``model_output`` names; None if it is the raw output itself.
+
+    Raises
+    ------
+    InputError
+        There is no such output, the model does not have it, or there is no background.
+    """
+    link = _link(model_output, model, ensemble)
+    if link is not None and not has_background:
+        raise InputError(
+            f"model_output={model_output!r} is not the raw output of this model. Other outputs bend the sum "
+            f"of the trees, and are explained for pairs of a row and a background row: pass data=, with "
+            f"feature_perturbation='interventional'. Or use model_output='raw'."
+        )
+    return link
+
+
+def _link(model_output: Any, model: Any, ensemble: TreeEnsemble) -> Link | None:
+    if callable(model_output):
+        return Function(model_output)
+    if model_output == "raw":
+        return None
+    # The class is asked, because scikit-learn's dir(model) fails where an attribute does (scikit-survival).
+    names = [name for name in dir(type(model)) if name.startswith(_PREFIXES)]
+    methods = [name for name in names if callable(getattr(model, name, None))]
+    choices = (*_CHOICES, *methods)
+    if model_output not in choices:
+        raise InputError(
+            f"model_output must be one of {', '.join(map(repr, choices))}, or a function; "
+            f"got {model_output!r}."
+        )
+    if model_output in ("probability", "predict_proba") and is_distribution(ensemble):
+        return None
+    is_raw = predicts_raw(model)
+    if model_output == "predict" and is_raw:
+        return None
+    link = link_of(model)
+    if model_output == "probability" and isinstance(link, Logistic):
+        return link
+    if model_output == "predict" and isinstance(link, Exponential):
+        return link
+    if model_output == "log_loss" and isinstance(link, Logistic) and ensemble.n_outputs == 1:
+        return LogLoss(link.scale)
+    if model_output == "log_loss" and is_raw and ensemble.n_outputs == 1:
+        return SquaredError()
+    is_softmax = ensemble.n_outputs > 1 and model_output != "predict" and not is_distribution(ensemble)
+    raise InputError(
+        f"model_output={model_output!r} is not known to be a function of a single raw output of this model. "
+        f"{'Softmax takes all classes at once, and no slope of one raw output explains it. ' * is_softmax}"
+        f"Use model_output='raw', or pass the function itself, model_output=scipy.special.expit for instance."
+    )
+
+
+def is_distribution(ensemble: TreeEnsemble) -> bool:
+    """Is every prediction a list of probabilities that add up to one?"""
+    if ensemble.n_outputs < 2 or ensemble.width != ensemble.n_outputs or ensemble.base_values.any():
+        return False
+    leaves = ensemble.value[ensemble.is_leaf]
+    per_tree = leaves.sum(axis=1)
+    return bool((leaves >= 0).all() and np.allclose(per_tree * ensemble.n_trees, 1.0, rtol=0, atol=1e-6))

@@ -1,0 +1,1 @@
+"""What happens to a row before the trees read it: transformers of scikit-learn and imbalanced-learn."""

@@ -1,0 +1,100 @@
+"""RowFormat: what a model expects of a row.
+
+It is the half of a model that concerns its input: column names, number type, what counts as
+missing, how categories are coded. It travels with the trees in a `TreeEnsemble`, and `rows.py`
+reads the user's rows by it.
+"""
+
+from __future__ import annotations
+
+import math
+from dataclasses import dataclass, field, fields
+from functools import cached_property
+from typing import Literal
+
+import numpy as np
+
+from ..errors import ModelError
+
+__all__ = ["LIGHTGBM_ZERO", "MAX_FEATURES", "Label", "RowFormat", "check_n_features"]
+
+#: LightGBM reads every number this close to zero as zero.
+LIGHTGBM_ZERO = float(np.float32(1e-35))
+
+#: Names and values are made for every column, so a damaged file must not claim any number of them.
+MAX_FEATURES = 1 << 22
+
+#: A category as the user wrote it.
+Label = str | int | float | bool
+
+
+def check_n_features(n_features: int) -> None:
+    """Raise ModelError unless this is a possible number of columns."""
+    if not 0 <= n_features <= MAX_FEATURES:
+        raise ModelError(f"n_features must be a number from 0 to {MAX_FEATURES:,}, got {n_features:,}.")
+
+
+@dataclass(frozen=True)
+class RowFormat:
+    """How a row must look before a tree may read it.
+
+    A row becomes a vector of `dtype` numbers, one per feature. NaN means missing. A categorical
+    feature holds its category's code; whatever the model does not know is NaN, or a code that
+    is in no set.
+    """
+
+    n_features: int
+    feature_names: tuple[str, ...] | None = None
+    #: Numbers are cast to this type before they meet a threshold.
+    dtype: Literal["float32", "float64"] = "float64"
+    #: This value means missing, as NaN always does (XGBoost's ``missing=``).
+    missing_value: float = math.nan
+    #: Features for which zero (within 1e-35 of it) means missing: LightGBM's ``zero_as_missing``.
+    zero_is_missing: frozenset[int] = frozenset()
+    #: Features whose numbers lose their fraction first: LightGBM's categories, where -0.5 is category 0.
+    truncated: frozenset[int] = frozenset()
+    #: What an entry absent from a sparse matrix means: missing (XGBoost) or zero (all others).
+    absent_is_missing: bool = False
+    #: Labels of the categorical features that have any: ``categories[feature][code]``.
+    categories: dict[int, tuple[Label, ...]] = field(default_factory=dict)
+    #: Hashes of the labels, where the model knows no more of them (CatBoost): ``hashes[feature][code]``.
+    hashes: dict[int, tuple[int, ...]] = field(default_factory=dict)
+    #: Is a number found in a labelled column a code (LightGBM, XGBoost) or a label (the others)? And
+    #: is a pandas categorical column without known labels its codes, or the labels themselves?
+    numbers_are_codes: bool = True
+
+    def __post_init__(self) -> None:
+        check_n_features(self.n_features)
+        if self.feature_names is not None and len(self.feature_names) != self.n_features:
+            raise ModelError(
+                f"{len(self.feature_names)} feature names were given for {self.n_features} features."
+            )
+        if self.dtype not in ("float32", "float64"):
+            raise ModelError(f"dtype must be 'float32' or 'float64', got {self.dtype!r}.")
+        named = {*self.zero_is_missing, *self.truncated, *self.labelled}
+        stray = [f for f in named if not 0 <= f < self.n_features]
+        if stray:
+            raise ModelError(f"Feature {stray[0]} is out of range: there are {self.n_features} features.")
+
+    def __eq__(self, other: object) -> bool:
+        # By hand, because a missing_value of NaN is the same as another NaN.
+        if not isinstance(other, RowFormat):
+            return NotImplemented
+        rest = [f.name for f in fields(self) if f.name != "missing_value"]
+        same_missing = np.array_equal(self.missing_value, other.missing_value, equal_nan=True)
+        return same_missing and all(getattr(self, name) == getattr(other, name) for name in rest)
+
+    @property
+    def labelled(self) -> frozenset[int]:
+        """The features whose categories have labels."""
+        return frozenset({*self.categories, *self.hashes})
+
+    @property
+    def numpy_dtype(self) -> np.dtype[np.floating]:
+        return np.dtype(self.dtype)
+
+    @cached_property
+    def changes_numbers(self) -> bool:
+        """Are there numbers that a tree reads as something else: labels, or marks of missing values?"""
+        labels = self.labelled and not self.numbers_are_codes
+        return bool(labels or not math.isnan(self.missing_value) or self.zero_is_missing or self.truncated)

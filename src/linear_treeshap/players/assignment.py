@@ -1,0 +1,201 @@
+"""What the user asks for and what the model says of its columns → the players of an explainer.
+
+There are two tables of columns: the one that a user's rows have, and the one that the trees read. They differ
+for a pipeline that is explained in raw columns; the players are the same.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, replace
+from typing import Any
+
+import numpy as np
+
+from ..errors import InputError
+from ..importers.pipelines.column_sources import Origins, trace
+from ..importers.pipelines.preprocessing import Preprocessing
+from ..model.ensemble import TreeEnsemble
+from ..rows.frames import is_numbering
+from .onehot import find_families, with_onehot
+from .players import Players, group_columns
+
+__all__ = ["Roles", "assign_roles"]
+
+
+@dataclass(frozen=True)
+class Roles:
+    """The players, in terms of both tables."""
+
+    of_rows: Players  # by the columns of the user's rows
+    in_trees: Players  # by the columns that the trees read
+    #: Are the user's columns raw, and transformed before the trees read them?
+    is_raw: bool
+    #: Are the names of the user's columns known, or made up?
+    is_named: bool
+    #: The names under which a pipeline's raw columns were given in training, if they had any.
+    raw_names: tuple[str, ...] | None
+    #: Names of the columns that the trees read.
+    tree_names: tuple[str, ...] | None
+
+    @property
+    def names(self) -> tuple[str, ...] | None:
+        """The names of the players; None if they are made up."""
+        return self.of_rows.names if self.is_named or not self.of_rows.are_columns else None
+
+
+def assign_roles(
+    groups: Any,
+    feature_names: Sequence[str] | None,
+    ensemble: TreeEnsemble,
+    preprocessing: Preprocessing | None,
+) -> Roles:
+    """Raw columns where each transformed one comes from one of them (or from one group), else transformed."""
+    if preprocessing is None:
+        return _in_tree_columns(groups, _names(feature_names, ensemble.n_features), ensemble)
+    tree_names = preprocessing.feature_names()
+    origins = trace(preprocessing.steps, ensemble.n_features)
+    if origins is None:
+        why = "a step of the pipeline does not say which columns it takes or makes"
+    else:
+        mixed = _mixed(origins, np.arange(origins.n_raw))
+        if mixed is None or _names_raw_columns(groups, origins, tree_names):
+            return _in_raw_columns(groups, feature_names, ensemble, origins, tree_names)
+        why = f"{_title(mixed, tree_names)} is made of several raw columns ({_raw_titles(mixed, origins)})"
+    note = f"in transformed columns, because {why}"
+    names = _names(feature_names, ensemble.n_features, note)
+    return _in_tree_columns(groups, tree_names if names is None else names, ensemble, note)
+
+
+def _in_tree_columns(
+    groups: Any, names: tuple[str, ...] | None, ensemble: TreeEnsemble, note: str = ""
+) -> Roles:
+    """The trees read the user's columns, or what a pipeline makes of them."""
+    names = ensemble.feature_names if names is None else names
+    columns = _numbered(ensemble.n_features) if names is None else names
+    players = replace(_grouped(groups, columns, ensemble, named=names is not None), note=note)
+    return Roles(players, players, False, names is not None, None, names)
+
+
+def _grouped(groups: Any, columns: tuple[str, ...], ensemble: TreeEnsemble, *, named: bool) -> Players:
+    if groups is None:
+        return Players.each(columns)
+    if isinstance(groups, Players):
+        if len(groups.of_column) != len(columns):
+            raise InputError(f"groups has {len(groups.of_column)} columns, the model has {len(columns)}.")
+        return groups
+    if isinstance(groups, str) and groups == "onehot":
+        if not named or is_numbering(columns):
+            raise InputError(
+                "groups='onehot' reads the names of columns, and the model does not know them. Pass "
+                "feature_names=, the fitted encoder (groups=encoder), or a dictionary of group → columns."
+            )
+        return find_families(columns, ensemble)
+    if hasattr(groups, "transform"):
+        return with_onehot(_behind_transformer(groups, columns), ensemble)
+    return with_onehot(group_columns(groups, columns, named=named), ensemble)
+
+
+def _behind_transformer(transformer: Any, columns: tuple[str, ...]) -> Players:
+    """The raw columns of the fitted transformer that made the model's columns."""
+    name = type(transformer).__name__
+    if not hasattr(transformer, "n_features_in_"):
+        raise InputError(
+            f"groups is a {name} that is not fitted. Pass the one that made the model's columns."
+        )
+    origins = trace([transformer], len(columns))
+    if origins is None:
+        raise InputError(
+            f"The {name} given as groups does not make the {len(columns)} columns that the model reads."
+        )
+    raw = Players.each(origins.raw_names or _numbered(origins.n_raw))
+    mixed = _mixed(origins, raw.of_column)
+    if mixed is not None:
+        raise InputError(
+            f"The {name} given as groups makes column {columns[mixed]!r} of several raw columns "
+            f"({_raw_titles(mixed, origins)}), so it has no player. Pass a dictionary of group → columns."
+        )
+    return _composed(origins, raw, columns)
+
+
+def _in_raw_columns(
+    groups: Any,
+    feature_names: Sequence[str] | None,
+    ensemble: TreeEnsemble,
+    origins: Origins,
+    tree_names: tuple[str, ...] | None,
+) -> Roles:
+    names = _names(feature_names, origins.n_raw, "in raw columns") or origins.raw_names
+    columns = _numbered(origins.n_raw) if names is None else names
+    if groups is None or (isinstance(groups, str) and groups == "onehot"):
+        of_rows = Players.each(columns)  # the fitted encoders say what is one-hot
+    elif hasattr(groups, "transform"):
+        raise InputError(
+            "The pipeline has its own transformers. Pass groups as a dictionary of group → raw columns."
+        )
+    else:
+        of_rows = group_columns(groups, columns, named=names is not None)
+    mixed = _mixed(origins, of_rows.of_column)
+    if mixed is not None:
+        raise InputError(
+            f"{_title(mixed, tree_names)} is made of the raw columns {_raw_titles(mixed, origins)}, which "
+            f"are not all in one group. Put them into one, or name the columns that the last step reads."
+        )
+    known = tree_names or ensemble.feature_names
+    in_trees = _composed(origins, of_rows, known or _numbered(ensemble.n_features))
+    in_trees = with_onehot(in_trees, ensemble)
+    return Roles(of_rows, in_trees, True, names is not None, origins.raw_names, known)
+
+
+def _composed(origins: Origins, raw: Players, columns: tuple[str, ...]) -> Players:
+    """The players of transformed columns, from those of the raw columns behind them."""
+    # A column made of nothing is a constant, which no tree can split: whose it is does not matter.
+    of_column = [int(raw.of_column[min(sources)]) if sources else 0 for sources in origins.sources]
+    return Players(np.array(of_column, dtype=np.int32), raw.names, columns)
+
+
+def _mixed(origins: Origins, of_raw: Any) -> int | None:
+    """The first transformed column that is made of raw columns of several players."""
+    for column, sources in enumerate(origins.sources):
+        if len({int(of_raw[source]) for source in sources}) > 1:
+            return column
+    return None
+
+
+def _names_raw_columns(groups: Any, origins: Origins, tree_names: tuple[str, ...] | None) -> bool:
+    """Does a dictionary speak of raw columns, and not of transformed ones?"""
+    if not isinstance(groups, Mapping) or origins.raw_names is None:
+        return False
+    named = {
+        name for members in groups.values() for name in ([members] if np.ndim(members) == 0 else members)
+    }
+    return named <= set(origins.raw_names) and not named <= set(tree_names or ())
+
+
+def _names(given: Sequence[str] | None, n_columns: int, context: str = "") -> tuple[str, ...] | None:
+    """The user's own names for the columns."""
+    if given is None:
+        return None
+    names = tuple(map(str, given))
+    if len(names) != n_columns:
+        raise InputError(
+            f"{len(names)} feature names were given for a model of {n_columns} features"
+            f"{f' (a pipeline explained {context})' if context else ''}."
+        )
+    return names
+
+
+def _numbered(n_columns: int) -> tuple[str, ...]:
+    return tuple(f"Feature {column}" for column in range(n_columns))
+
+
+def _title(column: int, names: tuple[str, ...] | None) -> str:
+    return f"transformed column {column if names is None else repr(names[column])}"
+
+
+def _raw_titles(column: int, origins: Origins) -> str:
+    sources = sorted(origins.sources[column])
+    shown = [
+        str(source if origins.raw_names is None else origins.raw_names[source]) for source in sources[:3]
+    ]
+    return ", ".join(shown) + (", …" if len(sources) > 3 else "")

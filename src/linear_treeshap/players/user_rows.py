@@ -1,0 +1,135 @@
+"""What a user gave to be explained: a table whose columns may be in any order, read slice by slice."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass, replace
+from typing import Any
+
+import numpy as np
+
+from ..errors import InputError
+from ..importers.pipelines.preprocessing import Preprocessing
+from ..model.ensemble import TreeEnsemble
+from ..model.row_format import RowFormat
+from ..rows.frames import column_names, is_frame, match_columns, row_of_labels
+from ..rows.rows import Rows, read_rows
+from ..rows.tables import as_table, is_plain_pandas, make_frame, pandas_index, take_columns
+from .assignment import Roles
+from .onehot import check_rows
+from .player_table import table_of_players
+from .players import Players
+
+__all__ = ["Given"]
+
+#: Rows that have to be copied or made dense are read in slices of about this many bytes.
+_SLICE_BYTES = 1 << 26
+#: Are these really one-hot? That many rows are looked at.
+_CHECKED_ROWS = 1024
+#: Fewer rows than this at once would leave threads and lanes idle.
+_MIN_SLICE_ROWS = 1024
+
+
+@dataclass(frozen=True)
+class Given:
+    """The user's rows, as numbers for the trees to read and as a table of the players to show."""
+
+    rows: Rows
+    raw: Any  # two-dimensional, as it came
+    table: Any  # two-dimensional, the columns that the trees read, in the model's order
+    shown: Any  # the columns that players are made of; in the user's order where each is a player
+    order: list[int] | None  # the user's column for each of the model's; None if they are the same
+    names: tuple[str, ...] | None  # of the players, if they have any
+    is_one_row: bool  # of one dimension
+    groups: Players | None = None  # where columns are not the players
+
+    @classmethod
+    def of(cls, X: Any, ensemble: TreeEnsemble, preprocessing: Preprocessing | None, roles: Roles) -> Given:
+        """Match the columns of ``X`` with the model's; an InputError says what does not fit."""
+        takes_texts = preprocessing is not None and preprocessing.takes_texts
+        raw, is_one_row = (_texts(X), False) if takes_texts else as_table(X)
+        shown = raw if preprocessing is None else preprocessing.transform(raw)
+        names = column_names(shown)
+        order = None if names is None else match_columns(names, ensemble.row_format)
+        if order is not None and order == list(range(ensemble.n_features)):
+            order = None
+        table = shown if order is None else take_columns(shown, order)
+        if is_one_row and names is not None and preprocessing is None:
+            table = row_of_labels(table, ensemble.row_format)
+        # One row is read as such, so that a column given by mistake is told from a row.
+        is_one_array = is_one_row and isinstance(table, np.ndarray)
+        rows = read_rows(table[0] if is_one_array else table, ensemble.row_format)
+        if names is None and not isinstance(shown, np.ndarray) and not hasattr(shown, "tocsr"):
+            shown = rows[0 : rows.n_rows]  # a DMatrix or Pool cannot be cut or shown
+        given = cls(rows, raw, table, shown, order, names, is_one_row)
+        given = given._in_raw_columns(roles) if roles.is_raw else given
+        return given if roles.of_rows.are_columns else given._in_groups(roles.of_rows)
+
+    def _in_raw_columns(self, roles: Roles) -> Given:
+        """As `of` finds it for other models: columns as the user has them, if they are all there."""
+        names, trained = column_names(self.raw), roles.raw_names
+        if names is None or trained is None:
+            return replace(self, shown=self.raw, order=None, names=names)
+        if set(names) != set(trained) or len(names) != len(trained):
+            # A ColumnTransformer does without columns that it drops, and does not mind others.
+            return replace(self, shown=_columns_named(self.raw, names, trained), order=None, names=trained)
+        position = {name: index for index, name in enumerate(names)}
+        order = None if names == trained else [position[name] for name in trained]
+        return replace(self, shown=self.raw, order=order, names=names)
+
+    def _in_groups(self, players: Players) -> Given:
+        """The order and the names of groups are their own, whatever those of the columns."""
+        if players.is_guess:
+            check_rows(players, self.rows[:_CHECKED_ROWS])
+        in_order = self.shown if self.order is None else take_columns(self.shown, self.order)
+        return replace(self, shown=in_order, order=None, names=players.names, groups=players)
+
+    @property
+    def index(self) -> Any:
+        """The labels of the rows, if they came from pandas."""
+        return pandas_index(self.raw) if self.rows.index is None else self.rows.index
+
+    def for_library(self, row_format: RowFormat) -> Any:
+        """The table in a shape that the model's own library takes: we take more kinds than they do."""
+        table = self.table
+        numbers_suffice = row_format.numbers_are_codes or not row_format.labelled
+        if isinstance(table, np.ndarray):
+            if table.dtype != object or not row_format.labelled or not numbers_suffice:
+                return table if table.flags.forc else table.copy()  # LightGBM warns of slices
+        elif not numbers_suffice or not is_frame(table) or is_plain_pandas(table):
+            return table
+        return self.rows[0 : self.rows.n_rows]
+
+    def to_show(self, feature_names: Sequence[str] | None) -> Any:
+        """A column per player. What a pipeline made of a frame becomes a frame of that library."""
+        if self.groups is not None:
+            return table_of_players(self.shown, self.groups)
+        if feature_names is None or not is_frame(self.raw) or not isinstance(self.shown, np.ndarray):
+            return self.shown
+        columns = dict(zip(feature_names, self.shown.T, strict=True))
+        return make_frame(columns, like=self.raw, index=self.index)
+
+    def slices(self, *, numbers_per_row: int) -> Iterator[slice]:
+        """All rows in slices that fit into memory next to what is there already."""
+        step = max(_MIN_SLICE_ROWS, _SLICE_BYTES // (8 * max(1, numbers_per_row)))
+        for start in range(0, self.rows.n_rows, step):
+            yield slice(start, min(start + step, self.rows.n_rows))
+
+
+def _texts(X: Any) -> list[Any]:
+    """A row is a text."""
+    if isinstance(X, str) or np.ndim(X) > 1:
+        raise InputError(
+            "The pipeline reads texts. Pass a list, an array or a Series of them, one for each row."
+        )
+    return list(X)
+
+
+def _columns_named(table: Any, names: Sequence[str], wanted: Sequence[str]) -> Any:
+    """The columns ``wanted`` of a frame; one that it does not have is empty."""
+    import narwhals.stable.v1 as nw
+
+    frame = nw.from_native(table, eager_only=True)
+    empty = [None] * len(frame)
+    columns = {name: frame[:, names.index(name)] if name in names else empty for name in wanted}
+    return make_frame(columns, like=table, index=pandas_index(table))

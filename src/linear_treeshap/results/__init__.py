@@ -1,0 +1,1 @@
+"""What users get: values with their names, interactions, and whether they add up."""

@@ -1,0 +1,505 @@
+"""Explanation: the values of some rows, with everything needed to read them.
+
+It is made by an explainer, is cut like an array but by names too, and turns into data frames, pictures
+and shap's own objects. It never changes.
+"""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Iterable, Sequence
+from dataclasses import dataclass, replace
+from functools import cached_property
+from pathlib import Path
+from typing import TYPE_CHECKING, Any, Literal
+
+import numpy as np
+import numpy.typing as npt
+
+from ..errors import InputError
+from ..players.onehot import with_onehot
+from ..players.player_table import table_of_players
+from ..players.players import Players, group_columns
+from ..rows.frames import is_frame
+from ..rows.tables import make_frame, take_columns, take_rows, to_array
+
+if TYPE_CHECKING:
+    from ..views.plots import Plots
+    from .about import About
+
+__all__ = ["Explanation"]
+
+Array = npt.NDArray[Any]
+Axis = Literal["row", "feature", "partner", "output"]
+
+#: Of plain values, and of interaction values, where a feature has a partner.
+_AXES: tuple[Axis, ...] = ("row", "feature", "output")
+_ALL_AXES: tuple[Axis, ...] = ("row", "feature", "partner", "output")
+
+
+@dataclass(frozen=True, eq=False, repr=False)
+class Explanation:
+    """Shapley values with their names, base values and rows.
+
+    ``explanation[rows, features, outputs]`` cuts it: rows by position or mask, features and outputs by
+    position, name, or a list of either. A single row, feature or output drops its dimension. Interaction
+    values have another dimension of features, the partners, after the first.
+
+    Examples
+    --------
+    >>> import numpy as np
+    >>> from linear_treeshap import Explanation
+    >>> e = Explanation(np.array([[0.5, -2.0], [0.25, 1.0]]), base_values=np.array([3.0, 3.0]),
+    ...                 table=np.array([[30, 1], [40, 0]]), feature_names=("age", "smoker"))
+    >>> e
+    Explanation(2 rows, 2 features: smoker 1.5, age 0.375)
+    >>> e[:, "age"].values
+    array([0.5 , 0.25])
+    >>> e[0]
+    Explanation(1 row, 2 features: smoker -2, age +0.5)
+    >>> e.importance()
+      feature  importance
+    0  smoker       1.500
+    1     age       0.375
+    """
+
+    values: npt.NDArray[np.floating]  # one dimension per axis
+    base_values: Any  # an array with one dimension per axis but "feature"; less is broadcast
+    #: The rows as the user gave them, with the columns of ``feature_names``; `data` is their array.
+    table: Any = None
+    feature_names: tuple[str, ...] | None = None  # default: "Feature 0", …
+    output_names: tuple[str, ...] | None = None  # default: "Output 0", …
+    #: The labels of the rows, if they came from pandas.
+    index: Any = None
+    #: What the dimensions of ``values`` are: of "row", "feature", "partner" (of interactions) and "output",
+    #: those not cut away.
+    axes: tuple[Axis, ...] = ()
+    partner_names: tuple[str, ...] | None = None  # default: feature_names
+    #: The model behind it, if an explainer made it.
+    about: About | None = None
+
+    def __post_init__(self) -> None:
+        def store(name: str, value: Any) -> None:
+            object.__setattr__(self, name, value)
+
+        store("values", np.asarray(self.values))
+        axes = tuple(self.axes) or (_AXES[: self.values.ndim] if self.values.ndim < 4 else _ALL_AXES)
+        if self.values.ndim != len(axes):
+            raise InputError(f"values have {self.values.ndim} dimensions for the axes {axes}.")
+        store("axes", axes)
+        _, n_features, n_partners, n_outputs = self._all.shape
+        shape = zip(self.values.shape, axes, strict=True)
+        n_rest = tuple(n for n, axis in shape if axis in ("row", "output"))
+        try:
+            store("base_values", np.broadcast_to(self.base_values, n_rest))
+        except ValueError as error:
+            raise InputError(
+                f"base_values must be of shape {n_rest}, got {np.shape(self.base_values)}."
+            ) from error
+        store("feature_names", _names(self.feature_names, "Feature", n_features))
+        store("output_names", _names(self.output_names, "Output", n_outputs))
+        if "partner" in axes:
+            partners = self.feature_names if self.partner_names is None else self.partner_names
+            store("partner_names", _names(partners, "Partner", n_partners))
+
+    @classmethod
+    def of_rows(
+        cls,
+        values: npt.NDArray[np.floating],
+        base_values: npt.NDArray[np.floating],
+        *,
+        table: Any,
+        feature_names: Sequence[str] | None,
+        output_names: Sequence[str] | None,
+        index: Any,
+        about: About | None = None,
+    ) -> Explanation:
+        """From (n_rows, n_features[, n_partners], n_outputs) values; a single output drops its dimension."""
+        single = values.shape[-1] == 1
+        axes = _AXES if values.ndim == 3 else _ALL_AXES
+        return cls(
+            values[..., 0] if single else values,
+            base_values[:, 0] if single else base_values,
+            table,
+            None if feature_names is None else tuple(feature_names),
+            None if output_names is None else tuple(output_names),
+            index,
+            axes[:-1] if single else axes,
+            about=about,
+        )
+
+    # -- like an array --------------------------------------------------------------------------------
+
+    @property
+    def shape(self) -> tuple[int, ...]:
+        """The shape of ``values``."""
+        return self.values.shape
+
+    @cached_property
+    def data(self) -> Any:
+        """The explained rows as an array of the shape of ``values``, less outputs; sparse stays sparse."""
+        n_rows, n_features = self._all.shape[:2]
+        # A frame without columns has no rows either.
+        no_columns = n_features == 0 and self.table is not None and is_frame(self.table)
+        array = np.empty((n_rows, 0)) if no_columns else to_array(self.table)
+        if array is None or {"row", "feature"} <= set(self.axes):
+            return array
+        dense = array.toarray() if hasattr(array, "toarray") else np.asarray(array)
+        keep = tuple(slice(None) if axis in self.axes else 0 for axis in ("row", "feature"))
+        return dense[keep]
+
+    def __len__(self) -> int:
+        if not self.axes:
+            raise TypeError("An explanation of a single value has no length.")
+        return len(self.values)
+
+    def __array__(self, dtype: Any = None, copy: bool | None = None) -> Array:
+        return np.array(self.values, dtype=dtype) if copy else np.asarray(self.values, dtype=dtype)
+
+    def __getitem__(self, key: Any) -> Explanation:
+        keys = self._keys(key)
+        values, table, index = self._all, self.table, self.index
+        names = {
+            "row": None,
+            "feature": self.feature_names,
+            "partner": self.partner_names,
+            "output": self.output_names,
+        }
+        asked = {
+            axis: _positions(keys[axis], length, names[axis], axis)
+            for axis, length in zip(_ALL_AXES, values.shape, strict=True)
+        }
+        rows, features, partners, outputs = map(_several, asked.values())
+        # One axis after another, so that slices stay views and lists do not pair up.
+        values = values[rows][:, features][:, :, partners][..., outputs]
+        base_values = self._full_base_values[rows][:, outputs]
+        table = take_rows(table, rows) if not _is_all(rows) else table
+        if not _is_all(features):
+            table = take_columns(table, np.arange(self._all.shape[1])[features].tolist())
+        axes = tuple(axis for axis in self.axes if not isinstance(asked[axis], int))
+        squeezed = tuple(slice(None) if axis in axes else 0 for axis in _ALL_AXES)
+        about = self.about
+        if about is not None and not (_is_all(features) and _is_all(partners)):
+            about = replace(about, adds_up=False)
+        return Explanation(
+            values[squeezed],
+            base_values[(squeezed[0], squeezed[3])],
+            table,
+            tuple(np.array(self.feature_names, dtype=object)[features]),
+            tuple(np.array(self.output_names, dtype=object)[outputs]),
+            None if index is None else index[rows],
+            axes,
+            tuple(np.array(self.partner_names, dtype=object)[partners]) if "partner" in axes else None,
+            about,
+        )
+
+    # -- views ------------------------------------------------------------------------------------------
+
+    def to_frame(self, layout: Literal["wide", "long"] = "wide") -> Any:
+        """The values as a data frame in the library of the explained rows, with pandas' index kept.
+
+        "wide" has a column per feature and a row per row; with several outputs a row per row and output,
+        named in a first column "output". "long" has a row per value: row, feature, output if there are
+        several, and value. Rows that came as an array become a frame of pandas, or else of polars.
+
+        Examples
+        --------
+        >>> import numpy as np
+        >>> from linear_treeshap import Explanation
+        >>> e = Explanation(np.array([[0.5, -2.0]]), base_values=3.0, feature_names=("age", "smoker"))
+        >>> e.to_frame()
+           age  smoker
+        0  0.5    -2.0
+        >>> e.to_frame("long")
+           row feature  value
+        0    0     age    0.5
+        1    0  smoker   -2.0
+        """
+        values = self._full
+        n_rows, n_features, n_outputs = values.shape
+        several = "output" in self.axes
+        if layout == "wide":
+            if len(set(self._feature_names)) < n_features:
+                raise InputError("Several features share a name, and a wide frame cannot. Use layout='long'.")
+            columns: dict[str, Any] = {}
+            if several:
+                columns[_unused("output", self._feature_names)] = list(self._output_names) * n_rows
+            by_output = values.transpose(0, 2, 1).reshape(n_rows * n_outputs, n_features)
+            columns.update({name: by_output[:, i] for i, name in enumerate(self._feature_names)})
+            index = None if self.index is None else self.index.repeat(n_outputs)
+            return make_frame(columns, like=self.table, index=index)
+        if layout != "long":
+            raise InputError(f"layout must be 'wide' or 'long', got {layout!r}.")
+        long: dict[str, Any] = {
+            "row": self._row_labels(n_features * n_outputs),
+            "feature": [name for name in self._feature_names for _ in range(n_outputs)] * n_rows,
+        }
+        if several:
+            long["output"] = list(self._output_names) * (n_rows * n_features)
+        long["value"] = values.reshape(-1)
+        return make_frame(long, like=self.table)
+
+    def importance(self) -> Any:
+        """The mean absolute value of each feature, largest first, as a data frame.
+
+        Several outputs are added up, as shap's bar plot stacks them; ``e[..., "name"]`` chooses one.
+        """
+        importance = self._importance
+        order = np.argsort(-importance, kind="stable")
+        columns = {"feature": [self._feature_names[i] for i in order], "importance": importance[order]}
+        return make_frame(columns, like=self.table)
+
+    def top(self, k: int = 5) -> Any:
+        """The ``k`` features of the largest absolute value for each row and output, as a data frame.
+
+        Its columns are row, output if there are several, rank from 1, feature and value.
+
+        Examples
+        --------
+        >>> import numpy as np
+        >>> from linear_treeshap import Explanation
+        >>> e = Explanation(np.array([[0.5, -2.0]]), base_values=3.0, feature_names=("age", "smoker"))
+        >>> e.top(1)
+           row  rank feature  value
+        0    0     1  smoker   -2.0
+        """
+        if not isinstance(k, (int, np.integer)) or k < 1:
+            raise InputError(f"k must be a whole number of at least 1, got {k!r}.")
+        values = self._full.transpose(0, 2, 1)  # rows, outputs, features
+        n_rows, n_outputs, n_features = values.shape
+        k = min(k, n_features)
+        order = np.argsort(-np.abs(values), axis=-1, kind="stable")[..., :k]
+        columns: dict[str, Any] = {"row": self._row_labels(n_outputs * k)}
+        if "output" in self.axes:
+            columns["output"] = [name for name in self._output_names for _ in range(k)] * n_rows
+        columns["rank"] = np.tile(np.arange(1, k + 1), n_rows * n_outputs)
+        columns["feature"] = [self._feature_names[i] for i in order.reshape(-1)]
+        columns["value"] = np.take_along_axis(values, order, axis=-1).reshape(-1)
+        return make_frame(columns, like=self.table)
+
+    def sum_groups(self, groups: Any) -> Explanation:
+        """The values of the features of each group added up; features not named stay as they are.
+
+        A sum is not the Shapley value of the group as one player, which `TreeExplainer` computes with
+        ``groups=``; docs/groups.md shows where they differ.
+
+        Parameters
+        ----------
+        groups
+            A dictionary of group → features (names or positions), a label for each feature, or the
+            ``players`` of an explainer.
+
+        Examples
+        --------
+        >>> import numpy as np
+        >>> from linear_treeshap import Explanation
+        >>> e = Explanation(np.array([[0.5, -2.0, 0.25]]), base_values=3.0,
+        ...                 table=np.array([[30, 1, 0]]), feature_names=("age", "city_Rome", "city_Oslo"))
+        >>> summed = e.sum_groups({"city": ["city_Rome", "city_Oslo"]})
+        >>> summed
+        Explanation(1 row, 2 features: city -1.75, age +0.5)
+        >>> summed.data
+        array([[30, 'Rome']], dtype=object)
+        """
+        if "feature" not in self.axes:
+            raise InputError("This explanation is of a single feature: there is nothing to add up.")
+        if isinstance(groups, Players):
+            groups = {name: columns for name, columns in groups.members.items() if len(columns) > 1}
+        players = with_onehot(group_columns(groups, self._feature_names))
+        sums = [self._full[:, columns].sum(axis=1) for columns in players.columns]
+        values = np.stack(sums, axis=1) if sums else self._full
+        kept = tuple(slice(None) if axis in self.axes else 0 for axis in _AXES)
+        return replace(
+            self,
+            values=values[kept],
+            table=table_of_players(self.table, players),
+            feature_names=players.names,
+        )
+
+    def to_shap(self) -> Any:
+        """A real ``shap.Explanation``, for shap's plots and whatever else asks for one."""
+        from ..views.plots import require_shap, sortable
+
+        shap = require_shap()
+        base_values = self.base_values
+        is_plain = base_values.ndim == 0
+        single_feature = "feature" not in self.axes
+        return shap.Explanation(
+            self.values,
+            base_values=float(base_values) if is_plain else np.array(base_values),
+            data=sortable(self.data) if "row" in self.axes else self.data,
+            feature_names=self._feature_names[0] if single_feature else list(self._feature_names),
+            output_names=list(self._output_names) if "output" in self.axes else None,
+        )
+
+    @property
+    def plot(self) -> Plots:
+        """shap's pictures: ``explanation.plot.beeswarm()``, ``.bar()``, ``.waterfall()`` and others."""
+        from ..views.plots import Plots
+
+        return Plots(self)
+
+    def report(
+        self, path: str | os.PathLike[str], *, title: str | None = None, max_rows: int | None = None
+    ) -> Path:
+        """Write one interactive page that opens in any browser, without a network; return its path.
+
+        It shows which features matter, the value of each for every row, a feature against its values, a
+        table of the rows, and the steps from the base value to the output of a chosen row. All outputs
+        are on it. Of very many rows a random sample is, and the page says so; ``max_rows`` sets its size.
+
+        Examples
+        --------
+        >>> import tempfile
+        >>> import numpy as np
+        >>> from linear_treeshap import Explanation
+        >>> e = Explanation(np.array([[0.5, -2.0]]), base_values=3.0, feature_names=("age", "smoker"))
+        >>> with tempfile.TemporaryDirectory() as folder:
+        ...     e.report(f"{folder}/report.html", title="Two patients").name
+        'report.html'
+        """
+        from ..views.report import write_report
+
+        return write_report(self, path, title=title, max_rows=max_rows)
+
+    def __repr__(self) -> str:
+        if "partner" in self.axes:
+            return f"Explanation(interaction values of shape {self.shape}: {', '.join(self.axes)})"
+        n_rows, n_features, n_outputs = self._full.shape
+        counts = [(n_rows, "row"), (n_features, "feature")] + (
+            [(n_outputs, "output")] if n_outputs > 1 else []
+        )
+        size = ", ".join(f"{n:,} {noun}{'' if n == 1 else 's'}" for n, noun in counts)
+        signed = n_rows == 1 and n_outputs == 1
+        shown = self._full[0, :, 0] if signed else self._importance
+        order = np.argsort(-np.abs(shown), kind="stable")
+        number = "{:+.3g}" if signed else "{:.3g}"
+        parts = [f"{self._feature_names[i]} {number.format(shown[i])}" for i in order[:5]]
+        return f"Explanation({size}: {', '.join(parts)}{', …' if n_features > 5 else ''})"
+
+    def _repr_html_(self) -> str:
+        if "partner" in self.axes:
+            return f"<pre>{self!r}</pre>"
+        from ..views.notebook import explanation_table
+
+        return explanation_table(self)
+
+    # -- inside -------------------------------------------------------------------------------------------
+
+    @property
+    def _all(self) -> npt.NDArray[np.floating]:
+        """The values with all four dimensions."""
+        return np.expand_dims(
+            self.values, tuple(i for i, axis in enumerate(_ALL_AXES) if axis not in self.axes)
+        )
+
+    @property
+    def _full(self) -> npt.NDArray[np.floating]:
+        """The values of rows, features and outputs."""
+        if "partner" in self.axes:
+            raise InputError(
+                "This needs a value per feature, and these are interaction values: choose a partner, as in "
+                "explanation[:, :, 'age'], or use explainer.interactions(X), which lists pairs."
+            )
+        return self._all[:, :, 0]
+
+    @property
+    def _full_base_values(self) -> npt.NDArray[np.floating]:
+        missing = tuple(i for i, axis in enumerate(("row", "output")) if axis not in self.axes)
+        return np.asarray(np.expand_dims(self.base_values, missing))
+
+    @property
+    def _feature_names(self) -> tuple[str, ...]:
+        assert self.feature_names is not None  # filled in on construction
+        return self.feature_names
+
+    @property
+    def _output_names(self) -> tuple[str, ...]:
+        assert self.output_names is not None  # filled in on construction
+        return self.output_names
+
+    def _row_labels(self, times: int) -> Any:
+        """The label of each row, as often as asked."""
+        if self.index is not None:
+            return self.index.repeat(times)
+        return np.repeat(np.arange(self._full.shape[0]), times)
+
+    @property
+    def _importance(self) -> npt.NDArray[np.float64]:
+        """(n_features,) mean absolute value, outputs added up."""
+        full = self._full
+        if len(full) == 0:
+            return np.zeros(full.shape[1])
+        return np.asarray(np.abs(full).sum(axis=(0, 2), dtype=np.float64) / len(full))
+
+    def _keys(self, key: Any) -> dict[str, Any]:
+        """What was asked of each axis; all of it where nothing was."""
+        keys = list(key) if isinstance(key, tuple) else [key]
+        dots = [i for i, one in enumerate(keys) if one is Ellipsis]
+        if len(keys) - len(dots) > len(self.axes) or len(dots) > 1:
+            raise InputError(f"Too many indices: this explanation has the axes {', '.join(self.axes)}.")
+        if dots:
+            keys[dots[0] : dots[0] + 1] = [slice(None)] * (len(self.axes) - len(keys) + 1)
+        asked = dict(zip(self.axes, keys, strict=False))
+        return {axis: asked.get(axis, slice(None)) for axis in _ALL_AXES}
+
+
+def _names(given: Sequence[str] | None, noun: str, count: int) -> tuple[str, ...]:
+    if given is None:
+        return tuple(f"{noun} {i}" for i in range(count))
+    names = tuple(map(str, given))
+    if len(names) != count:
+        raise InputError(f"{len(names)} {noun.lower()} names were given for {count} {noun.lower()}s.")
+    return names
+
+
+def _unused(name: str, names: Sequence[str]) -> str:
+    while name in names:
+        name += "_"
+    return name
+
+
+def _positions(
+    key: Any, length: int, names: tuple[str, ...] | None = None, noun: str = "row"
+) -> int | slice | npt.NDArray[np.intp]:
+    """A key as a position, a slice, or an array of positions."""
+    if isinstance(key, slice):
+        if any(isinstance(end, str) for end in (key.start, key.stop)):
+            raise InputError(f"A slice is of positions; choose {noun}s by name with a list of names.")
+        return key
+    if isinstance(key, str):
+        return _position_of(key, names, noun)
+    if isinstance(key, (int, np.integer)) and not isinstance(key, (bool, np.bool_)):
+        if not -length <= key < length:
+            raise IndexError(f"There are {length} {noun}s; {noun} {key} is out of range.")
+        return int(key) % length
+    if names is not None and isinstance(key, Iterable) and not isinstance(key, np.ndarray):
+        key = [_position_of(one, names, noun) if isinstance(one, str) else one for one in key]
+    chosen = np.asarray(key)
+    if chosen.dtype == np.bool_:
+        if chosen.shape != (length,):
+            raise InputError(f"A mask of {noun}s must be of shape ({length},), got {chosen.shape}.")
+        return np.flatnonzero(chosen)
+    if chosen.ndim != 1 or (chosen.size and chosen.dtype.kind not in "iu"):
+        raise InputError(f"Choose {noun}s by position, name, slice, mask or a list of these; got {key!r}.")
+    outside = chosen[(chosen < -length) | (chosen >= length)]
+    if outside.size:
+        raise IndexError(f"There are {length} {noun}s; {noun} {outside[0]} is out of range.")
+    return chosen.astype(np.intp) % max(length, 1)
+
+
+def _position_of(name: str, names: tuple[str, ...] | None, noun: str) -> int:
+    if names is None:
+        raise InputError(f"Rows are chosen by position or mask, not by name; got {name!r}.")
+    if name not in names:
+        raise InputError(f"There is no {noun} {name!r}. There are: {', '.join(map(repr, names[:20]))}.")
+    return names.index(name)
+
+
+def _several(positions: int | slice | npt.NDArray[np.intp]) -> slice | npt.NDArray[np.intp]:
+    """A single position as a slice of one, so that no dimension is lost yet."""
+    return slice(positions, positions + 1) if isinstance(positions, int) else positions
+
+
+def _is_all(chosen: slice | npt.NDArray[np.intp]) -> bool:
+    return isinstance(chosen, slice) and chosen == slice(None)

@@ -1,0 +1,1 @@
+"""The user's rows, whatever they are in → arrays that trees can read."""

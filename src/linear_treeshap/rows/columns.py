@@ -1,0 +1,130 @@
+"""One column of the user's values → numbers.
+
+Labels of categories become codes, None and its like become NaN, and whatever is not a number is an
+InputError that names the column and the value.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from numbers import Real
+from typing import Any
+
+import numpy as np
+import numpy.typing as npt
+
+from ..errors import InputError
+from ..model.row_format import Label, RowFormat
+from .city_hash import category_hash
+
+__all__ = [
+    "codes_of_labels",
+    "codes_of_numbers",
+    "has_labels",
+    "labels_are_numbers",
+    "numbers_of_objects",
+    "title",
+]
+
+Float64 = npt.NDArray[np.float64]
+
+
+def title(row_format: RowFormat, feature: int) -> str:
+    """What to call a column in a message: its name if it has one, and its position."""
+    if row_format.feature_names is None:
+        return f"column {feature}"
+    return f"column {row_format.feature_names[feature]!r}"
+
+
+def has_labels(row_format: RowFormat, feature: int) -> bool:
+    """Does the model know the labels of this column's categories?"""
+    return feature in row_format.labelled
+
+
+def labels_are_numbers(row_format: RowFormat, feature: int) -> bool:
+    """Could a number be one of this column's labels?"""
+    return any(isinstance(label, Real) for label in row_format.categories.get(feature, ()))
+
+
+def codes_of_labels(labels: Sequence[Any], row_format: RowFormat, feature: int) -> Float64:
+    """The code of each label, in the model's order; a label that it does not know becomes NaN."""
+    try:
+        if feature in row_format.hashes:
+            return _codes_of_hashed(labels, row_format, feature)
+        code_of: dict[Label, float] = {
+            label: float(code) for code, label in enumerate(row_format.categories[feature])
+        }
+        return np.array([code_of.get(label, np.nan) for label in labels], dtype=np.float64)
+    except TypeError as error:
+        raise InputError(
+            f"In {title(row_format, feature)}, a category must be text or a number: {error}."
+        ) from error
+
+
+def codes_of_numbers(numbers: npt.NDArray[Any], row_format: RowFormat, feature: int) -> Float64:
+    """As `codes_of_labels`, for an array of numbers that are labels; NaN stays NaN."""
+    if feature in row_format.hashes:
+        return _codes_of_hashed([None if x != x else x for x in numbers.tolist()], row_format, feature)
+    known = row_format.categories[feature]
+    pairs = sorted((float(label), code) for code, label in enumerate(known) if isinstance(label, Real))
+    if not pairs:
+        stray = numbers[~np.isnan(numbers)]
+        if stray.size:
+            raise InputError(
+                f"In {title(row_format, feature)} the model knows categories such as {known[0]!r}, got the "
+                f"number {stray[0]}. Pass the labels the model was trained on."
+            )
+        return np.full(len(numbers), np.nan)
+    labels, codes = np.array(pairs).T
+    place = np.minimum(np.searchsorted(labels, numbers), len(labels) - 1)
+    return np.where(labels[place] == numbers, codes[place], np.nan)
+
+
+def _codes_of_hashed(labels: Sequence[Any], row_format: RowFormat, feature: int) -> Float64:
+    """The code of each label that is known by its hash; None and labels not known become NaN."""
+    code_of = {known: float(code) for code, known in enumerate(row_format.hashes[feature])}
+    codes: dict[Any, float] = {None: np.nan}
+    for label in set(labels) - {None}:
+        is_whole = isinstance(label, Real) and label % 1 == 0  # false of infinity
+        if not isinstance(label, str) and not is_whole:
+            raise InputError(
+                f"In {title(row_format, feature)}, a category must be text or a whole number, got {label!r}."
+            )
+        text = label if isinstance(label, str) else str(int(label))
+        codes[label] = code_of.get(category_hash(text), np.nan)
+    return np.array([codes[label] for label in labels], dtype=np.float64)
+
+
+def numbers_of_objects(values: Sequence[Any], row_format: RowFormat, feature: int) -> Float64:
+    """Python objects, one by one: numbers, labels where the model has them, None, NaN and NA.
+
+    A number is a label, and not a code, if the labels are numbers: a categorical column that loses its type,
+    as in one row of a frame, becomes objects.
+    """
+    if has_labels(row_format, feature) and (
+        not row_format.numbers_are_codes
+        or labels_are_numbers(row_format, feature)
+        or any(isinstance(value, str) for value in values)
+    ):
+        return codes_of_labels([None if _is_missing(v) else v for v in values], row_format, feature)
+    numbers = np.full(len(values), np.nan)
+    for row, value in enumerate(values):
+        if _is_missing(value):
+            continue
+        try:
+            if isinstance(value, (str, bytes, np.datetime64, np.timedelta64)):
+                raise TypeError  # NumPy would make numbers of them
+            numbers[row] = value
+        except (TypeError, ValueError, OverflowError):
+            raise InputError(
+                f"In {title(row_format, feature)}, row {row}, a number was expected, got {value!r} "
+                f"({type(value).__name__}). Encode the column as it was when the model was trained."
+            ) from None
+    return numbers
+
+
+def _is_missing(value: Any) -> bool:
+    """None, NaN, and pandas' NA and NaT, which alone are not equal to themselves."""
+    if value is None or type(value).__name__ in ("NAType", "NaTType"):
+        return True
+    return isinstance(value, (float, np.floating)) and bool(value != value)

@@ -1,0 +1,214 @@
+"""The user's X → arrays that trees can read, as a model's `RowFormat` says.
+
+Arrays of the right type pass through without a copy; whatever has to be changed or made dense is
+done slice by slice, so that memory stays bounded. Data frames are in `frames.py`.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass, replace
+from typing import Any
+
+import numpy as np
+import numpy.typing as npt
+
+from ..errors import InputError
+from ..model.row_format import LIGHTGBM_ZERO, RowFormat
+from .columns import codes_of_numbers, numbers_of_objects
+from .frames import frame_to_array, is_frame, is_nameless_series, match_columns
+
+__all__ = ["Rows", "read_rows"]
+
+Array = npt.NDArray[Any]
+
+
+@dataclass(frozen=True, eq=False)
+class Rows:
+    """The user's rows: ``rows[start:stop]`` is an array of shape (stop - start, n_features).
+
+    The array is C-contiguous and of the model's dtype, NaN means missing, and a categorical
+    feature holds a code. It may be a view of the user's own array: read it, do not write to it.
+    """
+
+    n_rows: int
+    #: The index of a pandas frame or Series, to label results with.
+    index: Any
+    #: The data frame the rows came from, if they did.
+    frame: Any
+    _read: Callable[[int, int], Array]
+
+    def __len__(self) -> int:
+        return self.n_rows
+
+    def __getitem__(self, part: slice) -> Array:
+        start, stop, step = part.indices(self.n_rows)
+        if step != 1:
+            raise ValueError(f"Rows are read in order, one after another; got a step of {step}.")
+        return self._read(start, max(start, stop))
+
+
+def read_rows(X: Any, row_format: RowFormat) -> Rows:
+    """Read rows of any kind: arrays, sparse matrices, data frames, lists, one row.
+
+    Columns of a frame are matched to the model's feature names in any order; those of an array by
+    position. One-dimensional input is one row.
+
+    Raises
+    ------
+    InputError
+        The rows do not fit the model; the message says which column and what to do.
+    """
+    if type(X) is np.ndarray:  # first, because asking about frames takes longer than all of this
+        return _dense_rows(X, row_format)
+    if is_frame(X):
+        array, index, frame = frame_to_array(X, row_format)
+        return Rows(len(array), index, frame, _dense_reader(array, _without_labels(row_format)))
+    if hasattr(X, "tocsr"):
+        return _sparse_rows(X, row_format)
+    package = type(X).__module__.partition(".")[0]
+    if package == "xgboost":
+        return _dmatrix_rows(X, row_format)
+    if package == "catboost":
+        return _pool_rows(X, row_format)
+    return _dense_rows(X.to_numpy() if is_nameless_series(X) else X, row_format)
+
+
+def _without_labels(row_format: RowFormat) -> RowFormat:
+    """The format of rows whose labels have been turned into codes already."""
+    return replace(row_format, categories={}, hashes={})
+
+
+# -- dense -------------------------------------------------------------------------------------------
+
+
+def _dense_rows(X: Any, row_format: RowFormat) -> Rows:
+    """An array, or lists that make one."""
+    array = _as_array(X, row_format)
+    if array.dtype.kind == "O":
+        columns = [numbers_of_objects(array[:, f].tolist(), row_format, f) for f in range(array.shape[1])]
+        array = np.stack(columns, axis=1) if columns else np.empty(array.shape)
+        row_format = _without_labels(row_format)
+    return Rows(len(array), None, None, _dense_reader(array, row_format))
+
+
+def _as_array(X: Any, row_format: RowFormat) -> Array:
+    """A two-dimensional array of real numbers, or of objects that may stand for numbers."""
+    if isinstance(X, np.ma.MaskedArray):
+        X = np.ma.filled(X.astype(np.float64), np.nan)
+    try:
+        array = np.asarray(X)
+    except ValueError as error:
+        raise InputError(f"X is not a table: its rows differ in length ({error}).") from error
+    if array.dtype.kind in "US":
+        # NumPy turns every number of a list into text when there is one text among them.
+        array = np.array(X, dtype=object)
+    if array.dtype.kind not in "biufO":
+        raise InputError(f"X must hold real numbers, got an array of {array.dtype}. Convert it first.")
+    is_one_row = array.ndim == 1
+    if is_one_row:
+        array = array[np.newaxis]
+    if array.ndim != 2:
+        raise InputError(f"X must have one row per row to explain (two dimensions), got shape {array.shape}.")
+    _check_width(array.shape[1], row_format, one_row=is_one_row)
+    return array
+
+
+def _check_width(width: int, row_format: RowFormat, one_row: bool = False) -> None:
+    if width == row_format.n_features:
+        return
+    hint = (
+        "One-dimensional input is one row; for one column use X.reshape(-1, 1)."
+        if one_row
+        else "Pass the columns the model was trained on, in the same order."
+    )
+    raise InputError(f"X has {width} columns but the model was trained on {row_format.n_features}. {hint}")
+
+
+def _dense_reader(array: Array, row_format: RowFormat) -> Callable[[int, int], Array]:
+    """Slices of ``array`` as the format says, without a copy where nothing is to be done."""
+    dtype = row_format.numpy_dtype
+    changes = row_format.changes_numbers
+    if array.dtype == dtype and array.flags.c_contiguous and not changes:
+        return lambda start, stop: array[start:stop]
+
+    def read(start: int, stop: int) -> Array:
+        with np.errstate(over="ignore"):  # beyond float32 is infinity, as in the libraries
+            part = np.ascontiguousarray(array[start:stop], dtype=dtype)
+        if changes:
+            if part.base is not None or part is array:
+                part = part.copy()
+            _apply(part, array[start:stop], row_format)
+        return part
+
+    return read
+
+
+def _apply(part: Array, original: Array, row_format: RowFormat) -> None:
+    """Turn labels into codes and what counts as missing into NaN, in place."""
+    if not row_format.numbers_are_codes:
+        for feature in row_format.labelled:
+            # Labels are compared before they are cast: 16777217 is no float32.
+            part[:, feature] = codes_of_numbers(original[:, feature].astype(np.float64), row_format, feature)
+    if not np.isnan(row_format.missing_value):
+        part[part == part.dtype.type(row_format.missing_value)] = np.nan
+    for feature in row_format.zero_is_missing:
+        column = part[:, feature]
+        column[np.abs(column) <= LIGHTGBM_ZERO] = np.nan
+    for feature in row_format.truncated:
+        part[:, feature] = np.trunc(part[:, feature])
+
+
+# -- sparse and the libraries' own containers ---------------------------------------------------------------
+
+
+def _sparse_rows(X: Any, row_format: RowFormat) -> Rows:
+    """A SciPy sparse matrix or array; only the slices asked for become dense."""
+    if X.dtype.kind not in "biuf":
+        raise InputError(f"X must hold real numbers, got a sparse matrix of {X.dtype}.")
+    matrix = X.tocsr()
+    if matrix.ndim != 2:
+        raise InputError(f"X must have two dimensions, got a sparse array of shape {matrix.shape}.")
+    _check_width(matrix.shape[1], row_format)
+    absent = np.nan if row_format.absent_is_missing else 0.0
+
+    def read(start: int, stop: int) -> Array:
+        part = matrix[start:stop]
+        part.sum_duplicates()
+        dense = np.full(part.shape, absent)
+        dense[np.repeat(np.arange(len(dense)), np.diff(part.indptr)), part.indices] = part.data
+        return _dense_reader(dense, row_format)(0, len(dense))
+
+    return Rows(matrix.shape[0], None, None, read)
+
+
+def _dmatrix_rows(X: Any, row_format: RowFormat) -> Rows:
+    """An XGBoost DMatrix holds a sparse matrix in which absent means missing."""
+    if type(X).__name__ != "DMatrix":
+        raise InputError(
+            f"A {type(X).__name__} keeps the bins of its numbers only. Pass the data it was made of."
+        )
+    matrix = X.get_data()
+    if X.feature_names is not None:
+        matrix = _reordered(matrix, list(X.feature_names), row_format)
+    return _sparse_rows(matrix, replace(row_format, absent_is_missing=True))
+
+
+def _pool_rows(X: Any, row_format: RowFormat) -> Rows:
+    """A CatBoost Pool gives its numbers back only if all of its features are numeric."""
+    try:
+        features = X.get_features()
+    except Exception as error:  # CatBoostError, which need not be imported to be caught
+        raise InputError(
+            f"The rows cannot be read back from this {type(X).__name__}: {error}. "
+            f"Pass the data frame or array that it was made of."
+        ) from error
+    array, names = np.asarray(features), list(X.get_feature_names())
+    if any(names):  # a Pool made of an array has empty names
+        array = _reordered(array, names, row_format)
+    return read_rows(array, row_format)
+
+
+def _reordered(table: Any, columns: Sequence[str], row_format: RowFormat) -> Any:
+    order = match_columns(columns, row_format)
+    return table if order == list(range(len(columns))) else table[:, order]

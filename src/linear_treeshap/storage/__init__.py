@@ -1,0 +1,1 @@
+"""Saved explainers: a documented file that contains no code."""

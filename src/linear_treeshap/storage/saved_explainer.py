@@ -1,0 +1,279 @@
+"""TreeEnsemble ↔ a file of numbers and names, as docs/file-format.md describes it.
+
+The file is a safetensors file (`tensor_file.py`): other languages can open it, and nothing in it can be
+executed. What is read has the right types here; what it means is checked by TreeEnsemble itself.
+"""
+
+from __future__ import annotations
+
+import os
+from dataclasses import fields
+from numbers import Integral, Real
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+
+from ..errors import FileFormatError, ModelError
+from ..model.ensemble import TreeEnsemble
+from ..model.row_format import Label, RowFormat
+from ..players.players import Players
+from . import tensor_file
+from .tensor_file import REMEDY, from_json, some, to_json
+
+__all__ = ["FORMAT_VERSION", "load", "read", "save", "write"]
+
+#: Raised by one whenever a reader of the version before would misread or refuse a file.
+FORMAT_VERSION = 1
+
+_FORMAT = "linear-treeshap"
+
+#: Every array of a TreeEnsemble: its safetensors type and number of dimensions. The widest types come
+#: first, so that each array begins at a multiple of its width.
+_LAYOUT = {
+    "tree_offsets": ("I64", 1),
+    "category_offsets": ("I64", 1),
+    "threshold": ("F64", 1),
+    "cover": ("F64", 1),
+    "value": ("F64", 2),
+    "base_values": ("F64", 1),
+    "left": ("I32", 1),
+    "right": ("I32", 1),
+    "feature": ("I32", 1),
+    "category_set": ("I32", 1),
+    "category_codes": ("I32", 1),
+    "tree_output": ("I32", 1),
+    "missing_left": ("BOOL", 1),
+}
+_TEXTS = {"format", "version", "crc32", "row_format", "output_names", "players"}
+
+#: Python refuses to read longer whole numbers (older releases do so very slowly).
+_MAX_DIGITS = 4300
+
+
+def save(ensemble: TreeEnsemble, path: str | os.PathLike[str]) -> None:
+    """Write an ensemble to a file that `load`, and any reader of safetensors, can read.
+
+    A file that exists is replaced at once when the new one is complete, and keeps its permissions.
+
+    Examples
+    --------
+    >>> import os, tempfile
+    >>> from linear_treeshap import RowFormat, TreeEnsemble, load, save
+    >>> stump = TreeEnsemble(
+    ...     tree_offsets=[0, 3], left=[1, -1, -1], right=[2, -1, -1], feature=[0, -1, -1],
+    ...     threshold=[0.5, 0, 0], cover=[4, 3, 1], value=[[0], [1], [3]],
+    ...     base_values=[10], row_format=RowFormat(n_features=1, feature_names=("age",)),
+    ... )
+    >>> with tempfile.TemporaryDirectory() as folder:
+    ...     path = os.path.join(folder, "stump.safetensors")
+    ...     save(stump, path)
+    ...     load(path)
+    TreeEnsemble(1 tree, 2 leaves, depth 1, 1 feature, 1 output)
+    """
+    if not isinstance(ensemble, TreeEnsemble):
+        raise ModelError(
+            f"save writes a TreeEnsemble, got {type(ensemble).__name__}. Use import_model(model) to make one."
+        )
+    write(path, ensemble, None)
+
+
+def write(path: str | os.PathLike[str], ensemble: TreeEnsemble, players: Players | None) -> None:
+    """As `save`, with the players of an explainer, if they are not the columns by their names."""
+    texts = {
+        "format": _FORMAT,
+        "version": str(FORMAT_VERSION),
+        "row_format": to_json(_plain_row_format(ensemble.row_format)),
+        "output_names": to_json(ensemble.output_names),
+        "players": to_json(None if players is None else _plain_players(players)),
+    }
+    arrays = {name: getattr(ensemble, name) for name in _LAYOUT}
+    tensor_file.write(Path(path), _LAYOUT, arrays, texts)
+
+
+def load(path: str | os.PathLike[str]) -> TreeEnsemble:
+    """Read an ensemble that `save` wrote; groups that an explainer saved beside it are left in the file.
+
+    Raises
+    ------
+    FileFormatError
+        The file is missing, damaged, not one of ours, or written by a newer version of this library.
+    """
+    return read(path)[0]
+
+
+def read(path: str | os.PathLike[str]) -> tuple[TreeEnsemble, Players | None]:
+    """As `load`, with the players of an explainer, if they are not the columns by their names."""
+    try:
+        arrays, texts = tensor_file.read(Path(path), _LAYOUT, _checked_texts)
+        ensemble = TreeEnsemble(
+            **arrays,
+            row_format=_row_format(from_json(texts["row_format"], "row_format")),
+            output_names=_names(from_json(texts["output_names"], "output_names"), "output_names"),
+        )
+        return ensemble, _players(from_json(texts["players"], "players"), ensemble)
+    except (FileFormatError, ModelError) as error:
+        raise FileFormatError(f"Cannot read {str(path)!r}: {error}") from error
+
+
+# -- writing ------------------------------------------------------------------------------------------------
+
+
+def _plain_row_format(row_format: RowFormat) -> dict[str, Any]:
+    """A RowFormat in the types of JSON."""
+    plain = {f.name: getattr(row_format, f.name) for f in fields(row_format)}
+    plain["n_features"] = int(row_format.n_features)
+    plain["missing_value"] = repr(float(row_format.missing_value))  # JSON has no NaN
+    plain["zero_is_missing"] = sorted(map(int, row_format.zero_is_missing))
+    plain["truncated"] = sorted(map(int, row_format.truncated))
+    plain["categories"] = {
+        str(int(feature)): [_label_text(label) for label in labels]
+        for feature, labels in sorted(row_format.categories.items())
+    }
+    plain["hashes"] = {
+        str(int(feature)): [
+            str(int(number)) for number in numbers
+        ]  # as text: not every JSON reader keeps 64 bits
+        for feature, numbers in sorted(row_format.hashes.items())
+    }
+    return plain
+
+
+def _plain_players(players: Players) -> dict[str, Any]:
+    """Players in the types of JSON."""
+    return {
+        "of_column": players.of_column.tolist(),
+        "names": list(players.names),
+        "column_names": list(players.column_names),
+        "onehot": sorted(players.onehot),
+        "is_guess": players.is_guess,
+    }
+
+
+def _label_text(label: Label) -> str:
+    """A label as text that tells True, 1, 1.0 and "1" apart in every language."""
+    if isinstance(label, str):
+        return f"str:{label}"
+    if isinstance(label, (bool, np.bool_)):
+        return f"bool:{'true' if label else 'false'}"
+    if isinstance(label, Integral):
+        return f"int:{int(label)}"
+    if isinstance(label, Real):
+        return f"float:{float(label)!r}"
+    raise ModelError(
+        f"The category label {label!r} is a {type(label).__name__} and cannot be saved. "
+        f"Labels must be text, whole numbers, floats or booleans."
+    )
+
+
+# -- reading ------------------------------------------------------------------------------------------------
+
+
+def _checked_texts(found: Any) -> dict[str, str]:
+    """The format's name first, then its version, then the rest: so that the error says the most."""
+    if not isinstance(found, dict) or found.get("format") != _FORMAT:
+        raise FileFormatError(
+            f"it does not hold a model of {_FORMAT}. Pass a file that linear_treeshap.save wrote."
+        )
+    version = found.get("version")
+    if version != str(FORMAT_VERSION):
+        raise FileFormatError(
+            f"it has format version {str(version)[:20]!r}; this release reads version {FORMAT_VERSION}. "
+            f"Install the release of {_FORMAT} that wrote it, or a newer one."
+        )
+    if set(found) != _TEXTS or not all(isinstance(text, str) for text in found.values()):
+        raise FileFormatError(f"__metadata__ must have the texts {some(_TEXTS)}, got {some(found)}. {REMEDY}")
+    return found
+
+
+def _row_format(plain: Any) -> RowFormat:
+    """The RowFormat that `_plain_row_format` wrote; types are checked here, meaning by RowFormat."""
+    expected = {f.name for f in fields(RowFormat)}
+    if not isinstance(plain, dict) or set(plain) != expected:
+        raise FileFormatError(f"row_format must have {some(expected)}, got {some(plain)}. {REMEDY}")
+    for flag in ("absent_is_missing", "numbers_are_codes"):
+        if not isinstance(plain[flag], bool):
+            raise FileFormatError(f"{flag} must be true or false, got {str(plain[flag])[:80]}. {REMEDY}")
+    for table in ("categories", "hashes"):
+        if not isinstance(plain[table], dict):
+            raise FileFormatError(f"{table} must be a JSON object. {REMEDY}")
+    (n_features,) = _features([plain["n_features"]], "n_features")
+    return RowFormat(
+        n_features=n_features,
+        feature_names=_names(plain["feature_names"], "feature_names"),
+        dtype=plain["dtype"],
+        missing_value=_number(plain["missing_value"], float),
+        zero_is_missing=_features(plain["zero_is_missing"], "zero_is_missing"),
+        truncated=_features(plain["truncated"], "truncated"),
+        absent_is_missing=plain["absent_is_missing"],
+        categories={
+            _number(feature, int): tuple(map(_label, _names(labels, "categories") or ()))
+            for feature, labels in plain["categories"].items()
+        },
+        hashes={
+            _number(feature, int): tuple(_number(text, int) for text in _names(numbers, "hashes") or ())
+            for feature, numbers in plain["hashes"].items()
+        },
+        numbers_are_codes=plain["numbers_are_codes"],
+    )
+
+
+def _players(plain: Any, ensemble: TreeEnsemble) -> Players | None:
+    """The players that `_plain_players` wrote."""
+    if plain is None:
+        return None
+    expected = {"of_column", "names", "column_names", "onehot", "is_guess"}
+    if not isinstance(plain, dict) or set(plain) != expected or not isinstance(plain["is_guess"], bool):
+        raise FileFormatError(f"players must have {some(expected)}, got {some(plain)}. {REMEDY}")
+    names = _names(plain["names"], "names of players") or ()
+    for key in ("of_column", "onehot"):
+        if any(player >= len(names) for player in _features(plain[key], key)):
+            raise FileFormatError(f"{key} must name one of the {len(names)} players. {REMEDY}")
+    columns = _names(plain["column_names"], "names of columns") or ()
+    if {len(plain["of_column"]), len(columns)} != {ensemble.n_features}:
+        raise FileFormatError(f"players must have an entry for each of the {ensemble.n_features} columns.")
+    return Players(
+        np.array(plain["of_column"], dtype=np.int32),
+        names,
+        columns,
+        onehot=frozenset(plain["onehot"]),
+        is_guess=plain["is_guess"],
+    )
+
+
+def _label(text: str) -> Label:
+    kind, _, rest = text.partition(":")
+    if kind == "str":
+        return rest
+    if kind == "bool" and rest in ("true", "false"):
+        return rest == "true"
+    if kind == "int":
+        return int(_number(rest, int))
+    if kind == "float":
+        return float(_number(rest, float))
+    raise FileFormatError(f"the category label {text[:80]!r} is neither str, int, float nor bool. {REMEDY}")
+
+
+def _number(text: Any, kind: type[int] | type[float]) -> Any:
+    if isinstance(text, str) and len(text) <= _MAX_DIGITS:
+        try:
+            return kind(text)
+        except ValueError:
+            pass
+    raise FileFormatError(f"a number was expected, got {str(text)[:80]!r}. {REMEDY}")
+
+
+def _names(found: Any, what: str) -> tuple[str, ...] | None:
+    if found is None:
+        return None
+    if not isinstance(found, list) or not all(isinstance(text, str) for text in found):
+        raise FileFormatError(f"{what} must be a list of texts. {REMEDY}")
+    return tuple(found)
+
+
+def _features(found: Any, what: str) -> frozenset[int]:
+    """Numbers of features, which fit into 32 bits as they do in the arrays."""
+    limit = np.iinfo(np.int32).max
+    if not isinstance(found, list) or not all(type(count) is int and 0 <= count <= limit for count in found):
+        raise FileFormatError(f"{what} must be whole numbers from 0 to {limit:,}. {REMEDY}")
+    return frozenset(found)

@@ -1,0 +1,354 @@
+"""Interactions of every order against the definition in exact fractions, and what else is promised."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from fractions import Fraction
+from itertools import combinations
+from math import comb
+from typing import Any
+
+import numpy as np
+import numpy.typing as npt
+import pytest
+from interrupts import interrupt
+from strategies import chain, random_ensemble, random_rows
+
+from linear_treeshap import _core, oracle
+from linear_treeshap.engines.indices import SHAPLEY, Index, index_of
+from linear_treeshap.engines.sets import pair_engine, set_engine
+from linear_treeshap.engines.values import Engine
+from linear_treeshap.errors import InputError
+from linear_treeshap.model.ensemble import TreeEnsemble
+from linear_treeshap.players.players import Players
+
+Float64 = npt.NDArray[np.float64]
+Exact = dict[tuple[int, ...], npt.NDArray[np.object_]]
+Weight = Callable[[int, int], Fraction]
+
+KERNELS = _core.kernels()
+N_FEATURES = 6
+
+SETTINGS: dict[str, dict[str, Any]] = {
+    "plain": {},
+    "float32": {"dtype": "float32"},
+    "two features": {"n_features": 2, "max_depth": 8, "max_leaves": 40},
+    "zero cover": {"zero_cover": True},
+    "stumps": {"max_depth": 1},
+    "deep": {"max_depth": 8, "n_features": 8, "max_leaves": 30},
+    "several outputs": {"n_outputs": 3, "n_trees": 3},
+    "vector leaves": {"n_outputs": 3, "vector_leaves": True, "dtype": "float32"},
+}
+
+
+def case(rng: np.random.Generator, n_rows: int = 3, **options: Any) -> tuple[TreeEnsemble, npt.NDArray[Any]]:
+    ensemble = random_ensemble(rng, **{"n_features": N_FEATURES, **options})
+    with np.errstate(over="ignore"):
+        return ensemble, random_rows(rng, ensemble, n_rows).astype(ensemble.row_format.numpy_dtype)
+
+
+def by_set(
+    ensemble: TreeEnsemble,
+    rows: npt.NDArray[Any],
+    kind: str | None,
+    order: int,
+    *,
+    index: Index = SHAPLEY,
+    **options: Any,
+) -> list[dict[tuple[int, ...], Float64]]:
+    """For each row, set → (n_outputs,) by the engine."""
+    engine = set_engine(Engine(ensemble, index=index, **options), kind, order, index)
+    out = np.empty((len(rows), len(engine.sets), ensemble.n_outputs))
+    engine.values(rows, out, n_jobs=1)
+    return [dict(zip(engine.sets, row, strict=True)) for row in out]
+
+
+def assert_equal(found: dict[tuple[int, ...], Float64], exact: Exact, ensemble: TreeEnsemble) -> None:
+    """Equal to 1e-12 of the largest leaf value; a set that one of them does not know is zero."""
+    scale = max(1e-300, float(np.abs(ensemble.value).max()))
+    for members in {*found, *exact}:
+        expected = oracle.as_float(exact[members]) if members in exact else 0.0
+        error = np.abs(found.get(members, np.zeros(1)) - expected).max()
+        assert error <= 1e-12 * scale, f"{members} is off by {error / scale:.1e} of the largest leaf value"
+
+
+def all_orders(ensemble: TreeEnsemble, x: Any, order: int, weight: Weight, **options: Any) -> Exact:
+    exact: Exact = {}
+    for size in range(1, order + 1):
+        exact.update(oracle.interaction_index(ensemble, x, size, weight=weight, by="leaves", **options))
+    return exact
+
+
+@pytest.mark.parametrize("setting", SETTINGS)
+def test_orders_one_to_four_equal_the_definition(setting: str) -> None:
+    """Random trees, rows on and around thresholds, missing values, infinities, unknown categories."""
+    rng = np.random.default_rng(sum(map(ord, setting)))
+    for number in range(12):
+        ensemble, rows = case(rng, **SETTINGS[setting])
+        exact = [all_orders(ensemble, x, 4, oracle.shapley_weight) for x in rows]
+        for kernel in KERNELS if number < 4 else KERNELS[:1]:
+            found = by_set(ensemble, rows, "SII", 4, kernel=kernel)
+            for f, e in zip(found, exact, strict=True):
+                assert_equal(f, e, ensemble)
+
+
+BANZHAF: Weight = lambda k, n: Fraction(1, 2**n)  # noqa: E731
+FIRST: Weight = lambda k, n: Fraction(int(k == 0))  # noqa: E731
+LAST: Weight = lambda k, n: Fraction(int(k == n))  # noqa: E731
+
+
+@pytest.mark.parametrize(
+    ("index", "weight"),
+    [
+        ("banzhaf", BANZHAF),
+        (("weighted_banzhaf", 0.0), FIRST),
+        (("weighted_banzhaf", 1.0), LAST),
+        (("beta", 2, 1), lambda k, n: Fraction(2, (n + 1) * (n + 2)) * (n + 1 - k) / comb(n, k)),
+        (("sizes", [oracle.shapley_weight(k, 5) for k in range(6)]), oracle.shapley_weight),
+    ],
+)
+def test_every_index_has_interactions(index: Any, weight: Weight) -> None:
+    rng = np.random.default_rng(1)
+    for zero_cover in (False, True):
+        for _ in range(4):
+            ensemble, rows = case(rng, zero_cover=zero_cover, max_depth=6)
+            found = by_set(ensemble, rows, None, 4, index=index_of(index, N_FEATURES))
+            for f, x in zip(found, rows, strict=True):
+                assert_equal(f, all_orders(ensemble, x, 4, weight), ensemble)
+
+
+def test_banzhaf_by_its_name() -> None:
+    ensemble, rows = case(np.random.default_rng(2))
+    for f, x in zip(by_set(ensemble, rows, "BII", 3), rows, strict=True):
+        assert_equal(f, all_orders(ensemble, x, 3, BANZHAF), ensemble)
+
+
+@pytest.mark.parametrize("order", [1, 2, 3, 4])
+def test_shapley_taylor(order: int) -> None:
+    """Below the highest order what a set adds to nobody; at the highest the mean over orders of arrival.
+
+    Its weight is ``k/n · 1/C(n-1, size)`` among n players. All sets add up to the prediction.
+    """
+    rng = np.random.default_rng(order)
+    for _ in range(6):
+        ensemble, rows = case(rng, max_depth=6)
+
+        def top(size: int, others: int) -> Fraction:
+            n = others + order
+            return Fraction(order, n) / comb(n - 1, size)
+
+        for f, x in zip(by_set(ensemble, rows, "STII", order), rows, strict=True):
+            exact = oracle.interaction_index(ensemble, x, order, weight=top, by="leaves")
+            for size in range(1, order):
+                exact.update(oracle.interaction_index(ensemble, x, size, weight=FIRST, by="leaves"))
+            assert_equal(f, exact, ensemble)
+            total = ensemble.expected_value + sum(f.values())
+            np.testing.assert_allclose(total, ensemble.predict(x[None])[0], rtol=0, atol=1e-12)
+
+
+@pytest.mark.parametrize("order", [1, 2, 3, 4])
+def test_k_sii_is_sii_with_larger_sets_taken_off(order: int) -> None:
+    """Each set S keeps SII(S) + Σ B_r · SII(S ∪ R) over the sets R of r others, B being Bernoulli's."""
+    bernoulli = [Fraction(1), Fraction(-1, 2), Fraction(1, 6), Fraction(0)]
+    rng = np.random.default_rng(order)
+    for _ in range(6):
+        ensemble, rows = case(rng, max_depth=6, n_outputs=2, vector_leaves=True)
+        for f, x in zip(by_set(ensemble, rows, "k-SII", order), rows, strict=True):
+            sii = all_orders(ensemble, x, order, oracle.shapley_weight)
+            exact = {members: value.copy() for members, value in sii.items()}
+            for larger, value in sii.items():
+                for size in range(1, len(larger)):
+                    for members in combinations(larger, size):
+                        exact[members] = exact[members] + bernoulli[len(larger) - size] * value
+            assert_equal(f, exact, ensemble)
+            total = ensemble.expected_value + sum(f.values())
+            np.testing.assert_allclose(total, ensemble.predict(x[None])[0], rtol=0, atol=1e-12)
+
+
+def test_players_are_groups_of_columns() -> None:
+    rng = np.random.default_rng(3)
+    players = Players(np.array([0, 1, 0, 2, 1, 3], dtype=np.int32), tuple("abcd"), tuple("uvwxyz"))
+    for _ in range(6):
+        ensemble, rows = case(rng, max_depth=7)
+        found = by_set(ensemble, rows, "SII", 4, players=players)
+        for f, x in zip(found, rows, strict=True):
+            exact = all_orders(ensemble, x, 4, oracle.shapley_weight, players=players.of_column.tolist())
+            assert_equal(f, exact, ensemble)
+
+
+def dense(ensemble: TreeEnsemble, rows: npt.NDArray[Any], dtype: Any = np.float64, **options: Any) -> Any:
+    out = np.full(
+        (len(rows), ensemble.n_features, ensemble.n_features, ensemble.n_outputs), np.nan, dtype=dtype
+    )
+    pair_engine(Engine(ensemble), SHAPLEY).matrices(rows, out, **options)
+    return out
+
+
+@pytest.mark.parametrize("setting", ["plain", "vector leaves", "several outputs"])
+def test_matrices_equal_the_definition(setting: str) -> None:
+    rng = np.random.default_rng(4)
+    for _ in range(6):
+        ensemble, rows = case(rng, **SETTINGS[setting])
+        expected = [oracle.as_float(oracle.interaction_values(ensemble, x, by="leaves")) for x in rows]
+        error = np.abs(dense(ensemble, rows) - np.array(expected)).max()
+        assert error <= 1e-12 * np.abs(ensemble.value).max()
+
+
+@pytest.fixture(scope="module")
+def forest() -> TreeEnsemble:
+    return random_ensemble(
+        np.random.default_rng(5), n_features=25, n_trees=150, max_depth=9, max_leaves=70, n_outputs=2
+    )
+
+
+@pytest.fixture(scope="module")
+def many_rows(forest: TreeEnsemble) -> Float64:
+    return random_rows(np.random.default_rng(6), forest, 400)
+
+
+def sparse(
+    engine: Engine, rows: npt.NDArray[Any], order: int = 2, n_jobs: int = 1, dtype: Any = np.float64
+) -> Any:
+    sets = set_engine(engine, "k-SII", order, SHAPLEY)
+    out = np.full((len(rows), len(sets.sets), engine.n_outputs), np.nan, dtype=dtype)
+    sets.values(rows, out, n_jobs=n_jobs)
+    return out
+
+
+def test_matrices_are_symmetric_and_add_up_to_the_values(forest: TreeEnsemble, many_rows: Float64) -> None:
+    found = dense(forest, many_rows)
+    assert (found == found.transpose(0, 2, 1, 3)).all()
+    values = np.empty((len(many_rows), forest.n_features, forest.n_outputs))
+    Engine(forest).values(many_rows, values)
+    # Sums over 150 trees in another order.
+    np.testing.assert_allclose(found.sum(axis=2), values, rtol=0, atol=1e-12)
+
+
+def test_bits_do_not_depend_on_threads(forest: TreeEnsemble, many_rows: Float64) -> None:
+    engine = Engine(forest)
+    for n in (1, 70, 400):
+        for order in (2, 3):
+            one, four = (sparse(engine, many_rows[:n], order, n_jobs) for n_jobs in (1, 4))
+            assert one.tobytes() == four.tobytes()
+        assert (
+            dense(forest, many_rows[:n], n_jobs=4).tobytes()
+            == dense(forest, many_rows[:n], n_jobs=1).tobytes()
+        )
+
+
+def test_bits_do_not_depend_on_how_rows_are_cut(forest: TreeEnsemble, many_rows: Float64) -> None:
+    engine = Engine(forest)
+    whole = sparse(engine, many_rows)
+    for size in (1, 7, 64, 100):
+        cut = np.concatenate(
+            [sparse(engine, many_rows[i : i + size]) for i in range(0, 10 * size, size)][:10]
+        )
+        assert cut.tobytes() == whole[: len(cut)].tobytes(), f"in calls of {size} rows"
+
+
+def test_bits_do_not_depend_on_keeping_constants() -> None:
+    """A model too large to keep expanded gives what its trees give one by one."""
+    rng = np.random.default_rng(8)
+    large = random_ensemble(rng, n_features=12, n_trees=60, max_depth=30, max_leaves=900)
+    rows = random_rows(rng, large, 40)
+    together = sparse(Engine(large), rows)
+    matrices = dense(large, rows)[..., 0]
+    sets = set_engine(Engine(large), "k-SII", 2, SHAPLEY).sets
+    for place, members in enumerate(sets):
+        i, j = members[0], members[-1]
+        np.testing.assert_array_equal(matrices[:, i, j], together[:, place, 0] / len(members))
+
+
+def test_kernels_agree(forest: TreeEnsemble, many_rows: Float64) -> None:
+    answers = [sparse(Engine(forest, kernel=kernel), many_rows, 3) for kernel in KERNELS]
+    for answer in answers[1:]:
+        np.testing.assert_allclose(answer, answers[0], rtol=0, atol=1e-12)
+
+
+def test_sums_over_rows(forest: TreeEnsemble, many_rows: Float64) -> None:
+    """Any number of threads gives the same bits, and the sums are those of the values."""
+    engine = set_engine(Engine(forest), "k-SII", 2, SHAPLEY)
+    values = sparse(Engine(forest), many_rows)
+    sums = []
+    for n_jobs in (1, 4):
+        total, total_abs = np.zeros((2, len(engine.sets), forest.n_outputs))
+        engine.add_up(many_rows, total, total_abs, n_jobs=n_jobs)
+        np.testing.assert_allclose(total, values.sum(axis=0), rtol=0, atol=1e-10)
+        np.testing.assert_allclose(total_abs, np.abs(values).sum(axis=0), rtol=0, atol=1e-10)
+        sums.append(total_abs.tobytes())
+    assert sums[0] == sums[1]
+
+
+def test_float32_output_is_the_rounded_float64_output(forest: TreeEnsemble, many_rows: Float64) -> None:
+    rows = many_rows[:50]
+    np.testing.assert_array_equal(dense(forest, rows, np.float32), dense(forest, rows).astype(np.float32))
+    single = sparse(Engine(forest), rows, dtype=np.float32)
+    np.testing.assert_array_equal(single, sparse(Engine(forest), rows).astype(np.float32))
+
+
+@pytest.mark.parametrize("n_rows", [0, 1, 8, 9, 63, 65])
+def test_any_number_of_rows(forest: TreeEnsemble, many_rows: Float64, n_rows: int) -> None:
+    assert sparse(Engine(forest), many_rows[:n_rows]).shape[0] == n_rows
+    assert dense(forest, many_rows[:n_rows]).tobytes() == dense(forest, many_rows)[:n_rows].tobytes()
+
+
+def test_models_without_splits_have_no_sets() -> None:
+    leaf = chain([])
+    assert set_engine(Engine(leaf), "SII", 3, SHAPLEY).sets == ()
+    assert dense(leaf, np.empty((5, 0))).shape == (5, 0, 0, 1)
+
+
+def test_long_paths() -> None:
+    """The pairs of 60 players on one path are as many as there can be; each row adds up."""
+    rng = np.random.default_rng(9)
+    ensemble = chain(rng.permutation(60).tolist(), share=0.9)
+    rows = np.where(rng.random((20, 60)) < 0.95, -1.0, 1.0)
+    assert len(set_engine(Engine(ensemble), "SII", 2, SHAPLEY).sets) == 60 + comb(60, 2)
+    values = np.empty((20, 60, 1))
+    Engine(ensemble).values(rows, values)
+    np.testing.assert_allclose(dense(ensemble, rows).sum(axis=2), values, rtol=0, atol=1e-13)
+
+
+def test_too_many_sets_are_refused() -> None:
+    with pytest.raises(InputError, match="Ask for a lower order"):
+        set_engine(Engine(chain(list(range(100)))), "SII", 8, SHAPLEY)
+
+
+@pytest.mark.parametrize("order", [0, 17, 2.0, True, "2", None])
+def test_an_order_that_is_none_is_refused(order: Any) -> None:
+    with pytest.raises(InputError, match="order must be a whole number from 1 to 16"):
+        set_engine(Engine(chain([0, 1])), "SII", order, SHAPLEY)
+
+
+LONG_CALL = """
+import sys, numpy as np
+sys.path.insert(0, {tests!r})
+from strategies import random_ensemble
+from linear_treeshap.engines.values import Engine
+from linear_treeshap.engines.indices import SHAPLEY
+from linear_treeshap.engines.sets import set_engine
+ensemble = random_ensemble(np.random.default_rng(0), n_features=12, n_trees=200, max_depth=10, max_leaves=100)
+engine = set_engine(Engine(ensemble), "SII", 3, SHAPLEY)
+rows, sums = np.zeros((1_000_000, 12)), np.zeros((2, len(engine.sets), 1))
+print("ready", flush=True)
+try:
+    engine.add_up(rows, sums[0], sums[1], n_jobs={n_jobs})
+    print("finished")
+except KeyboardInterrupt:
+    print("interrupted", flush=True)
+"""
+
+
+@pytest.mark.parametrize("n_jobs", [1, 2])
+def test_ctrl_c_interrupts_within_a_second(n_jobs: int) -> None:
+    assert interrupt(LONG_CALL, n_jobs=n_jobs) == ""
+
+
+def test_progress_reaches_one(forest: TreeEnsemble, many_rows: Float64) -> None:
+    """Both parts of Shapley-Taylor are shares of one whole."""
+    engine = set_engine(Engine(forest), "STII", 3, SHAPLEY)
+    out = np.empty((len(many_rows), len(engine.sets), forest.n_outputs))
+    shares: list[float] = []
+    engine.values(many_rows, out, n_jobs=1, progress=shares.append)
+    assert shares == sorted(shares)
+    assert all(0 <= share <= 1 for share in shares)

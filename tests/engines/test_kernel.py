@@ -1,0 +1,204 @@
+"""The compiled kernels against the definition: every feature of every row, on every instruction set."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+from typing import Any, Literal
+
+import numpy as np
+import numpy.typing as npt
+import pytest
+from strategies import chain, random_ensemble, random_rows
+
+from linear_treeshap import _core, oracle, paper
+from linear_treeshap.engines.values import Engine
+from linear_treeshap.model.ensemble import TreeEnsemble
+from linear_treeshap.model.row_format import RowFormat
+
+Float64 = npt.NDArray[np.float64]
+
+KERNELS = _core.kernels()
+
+#: One to three trees each: eleven settings of these make well over 1,000 trees per run.
+N_ENSEMBLES = 60
+
+SETTINGS: dict[str, dict[str, Any]] = {
+    "plain": {},
+    "float32": {"dtype": "float32"},
+    "one feature": {"n_features": 1, "max_depth": 6},
+    "two features": {"n_features": 2, "max_depth": 8, "max_leaves": 40},
+    "zero cover": {"zero_cover": True},
+    "stumps": {"max_depth": 1},
+    "deep": {"max_depth": 8, "n_features": 9, "max_leaves": 30},
+    "many conditions": {"n_features": 3, "max_leaves": 60, "max_depth": 8},
+    "numeric only": {"categorical": False},
+    "several outputs": {"n_outputs": 3, "n_trees": 3},
+    "vector leaves": {"n_outputs": 3, "vector_leaves": True, "dtype": "float32"},
+    "more outputs than are walked at once": {"n_outputs": 17, "vector_leaves": True, "max_leaves": 8},
+}
+
+
+def explain(ensemble: TreeEnsemble, rows: npt.ArrayLike, kernel: str | None = None) -> Float64:
+    X = np.ascontiguousarray(np.asarray(rows), dtype=ensemble.row_format.numpy_dtype)
+    out = np.empty((len(X), ensemble.n_features, ensemble.n_outputs))
+    Engine(ensemble, kernel=kernel).values(X, out, n_jobs=1)
+    return out
+
+
+def exact(ensemble: TreeEnsemble, rows: npt.ArrayLike) -> Float64:
+    values = [oracle.shapley_values(ensemble, x, by="leaves") for x in np.asarray(rows)]
+    return np.array([oracle.as_float(exact_values) for exact_values in values])
+
+
+def assert_equal(ours: Float64, expected: Float64, ensemble: TreeEnsemble, message: str = "") -> None:
+    """Equal to 1e-12 of the largest leaf value, which is what rounding may cost these small trees."""
+    scale = max(1e-300, float(np.abs(ensemble.value).max()))
+    worst = float(np.abs(ours - expected).max(initial=0.0))
+    assert worst <= 1e-12 * scale, f"off by {worst / scale:.1e} of the largest leaf value {message}"
+
+
+@pytest.mark.parametrize("setting", SETTINGS)
+def test_equals_the_definition(setting: str) -> None:
+    """Random trees, rows on and around thresholds, missing values, infinities, unknown categories."""
+    rng = np.random.default_rng(sum(map(ord, setting)))
+    for case in range(N_ENSEMBLES):
+        ensemble = random_ensemble(rng, **{"n_trees": int(rng.integers(1, 4)), **SETTINGS[setting]})
+        with np.errstate(over="ignore"):
+            rows = random_rows(rng, ensemble, 3).astype(ensemble.row_format.numpy_dtype)
+        expected = exact(ensemble, rows)
+        for kernel in KERNELS:
+            assert_equal(explain(ensemble, rows, kernel), expected, ensemble, f"({kernel}, case {case})")
+
+
+@pytest.mark.parametrize("form", ["interpolation", "coefficients"])
+def test_equals_the_papers_algorithm(form: Any) -> None:
+    """The engine runs the paper's theorem at other points, so it must give the paper's numbers."""
+    rng = np.random.default_rng(7)
+    for _ in range(40):
+        ensemble = random_ensemble(rng, n_trees=3, max_depth=6)
+        rows = random_rows(rng, ensemble, 100)
+        published = paper.linear_tree_shap(ensemble, rows, form=form)
+        # The published form itself loses a digit or two where covers are very uneven.
+        scale = np.abs(ensemble.value).max()
+        assert np.abs(explain(ensemble, rows) - published).max() <= 1e-10 * scale
+
+
+def test_kernels_agree() -> None:
+    """All instruction sets give the same values to 1e-12 on trees of every shape, for 200 rows."""
+    rng = np.random.default_rng(3)
+    for dtype in ("float32", "float64"):
+        ensemble = random_ensemble(
+            rng, n_features=12, n_trees=30, max_depth=14, max_leaves=200, n_outputs=2, dtype=dtype
+        )
+        rows = random_rows(rng, ensemble, 200)
+        with np.errstate(over="ignore"):
+            answers = [explain(ensemble, rows.astype(dtype), kernel) for kernel in KERNELS]
+        for answer in answers[1:]:
+            assert_equal(answer, answers[0], ensemble)
+
+
+@pytest.mark.parametrize("features", [range(1000), [0] * 1000, [i % 7 for i in range(1000)]])
+def test_a_chain_of_depth_1000_is_additive(features: Any) -> None:
+    """No recursion, no overflow: a thousand players on a path, or one asked a thousand times."""
+    ensemble = chain(list(features), share=0.99)
+    rows = np.where(np.random.default_rng(0).random((9, ensemble.n_features)) < 0.99, -1.0, 1.0)
+    values = explain(ensemble, rows)
+    assert np.isfinite(values).all()
+    assert np.abs(values.sum(axis=1) + ensemble.expected_value - ensemble.predict(rows)).max() < 1e-9
+
+
+@pytest.mark.parametrize("kernel", KERNELS)
+@pytest.mark.parametrize("setting", SETTINGS)
+def test_one_row_has_the_bits_it_has_among_many(setting: str, kernel: str) -> None:
+    """A single row is walked by a kernel of its own, which sums in the same order."""
+    rng = np.random.default_rng(7)
+    larger = {"n_features": 9, "n_trees": 20, "max_depth": 12, "max_leaves": 80}
+    ensembles = [random_ensemble(rng, **{**larger, **SETTINGS[setting]})]
+    ensembles.append(symmetric_tree(rng, 7, 7))
+    for ensemble in ensembles:
+        with np.errstate(over="ignore"):  # beyond float32 is infinity
+            rows = random_rows(rng, ensemble, 20).astype(ensemble.row_format.numpy_dtype)
+        together = explain(ensemble, rows, kernel)
+        for i, row in enumerate(rows):
+            alone = explain(ensemble, row[None], kernel)[0]
+            assert alone.tobytes() == together[i].tobytes(), f"row {i}"
+
+
+#: At the ends of words, of what a register holds (256, 512), of what is kept as bits (2^20), of what float32
+#: tells apart (2^24), and of all codes.
+CODES = [
+    0,
+    1,
+    31,
+    32,
+    255,
+    256,
+    511,
+    512,
+    2**20 - 1,
+    2**20,
+    2**20 + 1,
+    2**24 - 1,
+    2**24,
+    2**24 + 1,
+    2**31 - 2,
+    2**31 - 1,
+]
+
+
+@pytest.mark.parametrize("dtype", ["float32", "float64"])
+@pytest.mark.parametrize("largest", [32, 255, 256, 511, 512, 2**20, 2**20 + 1, 2**31 - 1])
+def test_category_codes_of_any_size(largest: int, dtype: Literal["float32", "float64"]) -> None:
+    """Sets are bits or sorted lists; what is no code is in no set, however large."""
+    codes = [code for code in CODES[::2] + CODES[-1:] if code <= largest]
+    ensemble = replace(
+        chain([0, 1, 0]),
+        category_set=np.array([0, -1, 1, -1, 2, -1, -1]),
+        category_offsets=np.array([0, len(codes), len(codes) + 1, len(codes) + 1]),  # the last one is empty
+        category_codes=np.array([*codes, largest], dtype=np.int32),
+        missing_left=np.array([True, False, False, False, True, False, False]),
+        row_format=RowFormat(n_features=2, dtype=dtype),
+    )
+    numbers = np.array(
+        [*CODES, -1, -0.5, -0.0, 0.5, 31.9, 255.5, 511.9, 2**31, 2**32, 2**63, 1e30, np.inf, -np.inf, np.nan]
+    )
+    rows = np.stack([numbers, numbers[::-1]], axis=1).astype(dtype)
+    expected = exact(ensemble, rows)
+    for kernel in KERNELS:
+        assert_equal(explain(ensemble, rows, kernel), expected, ensemble, kernel)
+        alone = np.concatenate([explain(ensemble, row[None], kernel) for row in rows])
+        assert_equal(alone, expected, ensemble, kernel)
+
+
+def test_symmetric_trees_become_tables() -> None:
+    """Trees with few distinct conditions take another road; it must lead to the same place."""
+    rng = np.random.default_rng(5)
+    for depth, n_features in ((6, 6), (6, 3), (7, 7), (8, 8), (8, 4)):
+        ensemble = symmetric_tree(rng, depth, n_features)
+        rows = rng.normal(size=(2, n_features))
+        for kernel in KERNELS:
+            assert_equal(explain(ensemble, rows, kernel), exact(ensemble, rows), ensemble, f"({kernel})")
+
+
+def symmetric_tree(rng: np.random.Generator, depth: int, n_features: int) -> TreeEnsemble:
+    """All nodes of a level ask the same question; many leaves have no cover, as in CatBoost."""
+    n_inner, n_nodes = 2**depth - 1, 2 ** (depth + 1) - 1
+    node = np.arange(n_nodes)
+    level = np.floor(np.log2(node + 1)).astype(int)
+    inner = node < n_inner
+    question = rng.integers(n_features, size=depth + 1)
+    cover = np.zeros(n_nodes)
+    cover[n_inner:] = rng.integers(0, 3, size=n_inner + 1)
+    for i in range(n_inner - 1, -1, -1):
+        cover[i] = cover[2 * i + 1] + cover[2 * i + 2]
+    return TreeEnsemble(
+        tree_offsets=np.array([0, n_nodes]),
+        left=np.where(inner, 2 * node + 1, -1),
+        right=np.where(inner, 2 * node + 2, -1),
+        feature=np.where(inner, question[level], -1),
+        threshold=np.where(inner, rng.normal(size=depth + 1)[level], 0.0),
+        cover=cover,
+        value=np.where(inner, 0.0, rng.normal(size=n_nodes))[:, None],
+        base_values=np.zeros(1),
+        row_format=RowFormat(n_features=n_features),
+    )

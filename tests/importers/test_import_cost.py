@@ -1,0 +1,195 @@
+"""Importing costs little, whether a model has many small trees or a few large ones.
+
+At most a second per million nodes, compiling included, on top of what the library needs to hand its model
+over; and at its peak at most three times the memory of the arrays that are kept.
+"""
+
+from __future__ import annotations
+
+import json
+import subprocess
+import sys
+import time
+from collections.abc import Callable
+from functools import cache
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pytest
+import zoo
+from model_files import repeated_json, repeated_lightgbm, repeated_ubjson
+
+from linear_treeshap.engines.values import Engine
+from linear_treeshap.importers import import_model
+
+#: How deep the trees are → how many of them: some 15,000 nodes each.
+SHAPES = {1: 5000, 6: 200, 12: 15}
+shapes = pytest.mark.parametrize("depth", SHAPES)
+
+
+def training_data(depth: int) -> tuple[zoo.Rows, zoo.Rows]:
+    rng = np.random.default_rng(0)
+    X = rng.normal(size=(300 if depth == 1 else 8000, 10))
+    return X, X[:, 0] * X[:, 1] + np.sin(3 * X[:, 2]) + rng.normal(size=len(X))
+
+
+@cache
+def xgboost_model(depth: int) -> Any:
+    xgboost = pytest.importorskip("xgboost")
+    parameters = {"max_depth": depth, "eta": 0.01, "nthread": 1, "min_child_weight": 0}
+    return xgboost.train(parameters, xgboost.DMatrix(*training_data(depth)), SHAPES[depth])
+
+
+@cache
+def lightgbm_model(depth: int) -> Any:
+    lightgbm = pytest.importorskip("lightgbm")
+    X, y = training_data(depth)
+    parameters = {"num_leaves": min(2**depth, 1000), "num_threads": 1, "min_data_in_leaf": 1, "verbose": -1}
+    return lightgbm.train(parameters, lightgbm.Dataset(X, y), SHAPES[depth])
+
+
+@cache
+def catboost_model(depth: int) -> Any:
+    catboost = pytest.importorskip("catboost")
+    model = catboost.CatBoostRegressor(
+        iterations=SHAPES[depth], depth=depth, thread_count=1, verbose=False, allow_writing_files=False
+    )
+    return model.fit(*training_data(1))
+
+
+@cache
+def sklearn_model(name: str, depth: int) -> Any:
+    ensemble = pytest.importorskip("sklearn.ensemble")
+    n_trees = {"max_iter" if name.startswith("Hist") else "n_estimators": 2000 if depth == 1 else 10}
+    return getattr(ensemble, name)(max_depth=depth, random_state=0, **n_trees).fit(*training_data(depth))
+
+
+def hand_over_sklearn(model: Any) -> None:
+    """scikit-learn makes each array of each tree when it is asked for it."""
+    if hasattr(model, "estimators_"):
+        for estimator in np.ravel(model.estimators_):
+            for name in ("children_left", "children_right", "feature", "threshold", "value", "n_node_samples",
+                         "weighted_n_node_samples", "missing_go_to_left"):  # fmt: skip
+                getattr(estimator.tree_, name)
+
+
+def seconds(run: Callable[[], object]) -> float:
+    """Processor time, the best of five, because others use the machine too."""
+    times = []
+    for _ in range(5):
+        start = time.process_time()
+        run()
+        times.append(time.process_time() - start)
+    return min(times)
+
+
+def assert_quick(model: Any, hand_over: Callable[[], object] = lambda: None) -> None:
+    """A tenth to a half of a second per million nodes on an idle machine; three are let pass on a busy one.
+
+    Python objects per node or per tree would take from four seconds to fifty.
+    """
+    n_nodes = import_model(model).n_nodes
+    own = seconds(lambda: import_model(model)) - seconds(hand_over)
+    assert own <= 3e-6 * n_nodes, f"{own / n_nodes * 1e6:.2f} s per million nodes ({n_nodes} nodes)"
+
+
+@shapes
+def test_a_booster_of_xgboost_is_read_quickly(depth: int) -> None:
+    model = xgboost_model(depth)
+    assert_quick(model, lambda: model.save_raw("ubj"))
+
+
+@shapes
+def test_a_booster_of_lightgbm_is_read_quickly(depth: int) -> None:
+    model = lightgbm_model(depth)
+    assert_quick(model, model.model_to_string)
+
+
+@shapes
+def test_a_file_of_catboost_is_read_quickly(depth: int, tmp_path: Path) -> None:
+    path = tmp_path / "model.cbm"
+    catboost_model(depth).save_model(str(path))
+    assert_quick(path)
+
+
+SKLEARN = ["ExtraTreesRegressor", "GradientBoostingRegressor", "HistGradientBoostingRegressor"]
+
+
+@pytest.mark.parametrize("depth", [1, 12])
+@pytest.mark.parametrize("name", SKLEARN)
+def test_a_model_of_sklearn_is_read_quickly(name: str, depth: int) -> None:
+    model = sklearn_model(name, depth)
+    assert_quick(model, lambda: hand_over_sklearn(model))
+
+
+@pytest.mark.parametrize("depth", [1, 12])
+@pytest.mark.parametrize("name", SKLEARN)
+def test_a_model_of_sklearn_is_read_in_little_memory(name: str, depth: int) -> None:
+    model = sklearn_model(name, depth)
+    assert zoo.memory_to_read(lambda: import_model(model)) <= 3
+
+
+def test_bagged_trees_are_not_kept_beside_their_sum() -> None:
+    """At most three times the memory of the result, although each tree is read on its own first."""
+    X = np.random.default_rng(0).normal(size=(8000, 10))
+    bagging = pytest.importorskip("sklearn.ensemble").BaggingRegressor(random_state=0).fit(X, X[:, 0])
+    assert zoo.memory_to_read(lambda: import_model(bagging)) <= 3
+
+
+# The core's own memory is seen by the operating system only, and its peak in a process of its own. The
+# file is mapped, not held, so it is not counted.
+_PEAK = r"""
+import json, os, re, sys
+import numpy as np
+from linear_treeshap.importers import import_model
+
+def peak():
+    return int(re.search(r"VmHWM:\s*(\d+) kB", open("/proc/self/status").read())[1]) * 1024
+
+small, large = sys.argv[1:]
+import_model(small)
+before = peak()
+ensemble = import_model(large)
+arrays = sum(array.nbytes for array in vars(ensemble).values() if isinstance(array, np.ndarray))
+print(json.dumps([ensemble.n_nodes, (peak() - before - os.path.getsize(large)) / arrays]))
+"""
+
+
+@pytest.fixture(scope="module")
+def large_file(tmp_path_factory: pytest.TempPathFactory) -> Callable[[str, int], tuple[Path, Path]]:
+    """A file of half a million nodes, one real tree over and over again, and one of that tree alone."""
+
+    @cache
+    def write(form: str, depth: int) -> tuple[Path, Path]:
+        folder = tmp_path_factory.mktemp("models")
+        small, large = folder / f"small.{form}", folder / f"large.{form}"
+        model = lightgbm_model(depth) if form == "txt" else xgboost_model(depth)
+        repeat = {"ubj": repeated_ubjson, "json": repeated_json, "txt": repeated_lightgbm}[form]
+        small.write_bytes(repeat(model, 1))
+        large.write_bytes(repeat(model, 500_000 // import_model(small).n_nodes))
+        return small, large
+
+    return write
+
+
+@shapes
+@pytest.mark.parametrize("form", ["ubj", "json", "txt"])
+def test_a_file_is_read_quickly(form: str, depth: int, large_file: Any) -> None:
+    assert_quick(large_file(form, depth)[1])
+
+
+@shapes
+def test_what_was_read_is_compiled_quickly(depth: int, large_file: Any) -> None:
+    ensemble = import_model(large_file("ubj", depth)[1])
+    assert seconds(lambda: Engine(ensemble)) <= 3e-6 * ensemble.n_nodes  # as above
+
+
+@pytest.mark.skipif(sys.platform != "linux", reason="peaks of memory are read from /proc")
+@shapes
+@pytest.mark.parametrize("form", ["ubj", "json", "txt"])
+def test_a_file_is_read_in_little_memory(form: str, depth: int, large_file: Any) -> None:
+    command = [sys.executable, "-c", _PEAK, *map(str, large_file(form, depth))]
+    n_nodes, ratio = json.loads(subprocess.run(command, capture_output=True, check=True).stdout)
+    assert n_nodes > 400_000
+    assert 1 <= ratio <= 3

@@ -1,0 +1,388 @@
+"""Every importer: our ensemble predicts what the library predicts, also where routing is hard."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import numpy.typing as npt
+import pytest
+import zoo
+
+from linear_treeshap import importers
+from linear_treeshap.errors import FileFormatError, ModelError, UnsupportedModelError
+from linear_treeshap.importers import import_model, raw_prediction
+from linear_treeshap.model.ensemble import TreeEnsemble
+from linear_treeshap.model.row_format import RowFormat
+from linear_treeshap.rows.rows import read_rows
+
+
+@pytest.fixture(params=zoo.names())
+def model(request: pytest.FixtureRequest) -> zoo.ZooModel:
+    return zoo.load(request.param)
+
+
+def _largest_sum(ensemble: TreeEnsemble) -> float:
+    """The base plus the largest leaf of each tree, in absolute numbers: the scale of rounding."""
+    size = np.abs(ensemble.value).max(axis=1)
+    return float(
+        np.abs(ensemble.base_values).max() + np.maximum.reduceat(size, ensemble.tree_offsets[:-1]).sum()
+    )
+
+
+def _assert_same_prediction(model: zoo.ZooModel, rows: npt.NDArray[np.float64]) -> None:
+    ensemble = import_model(model.model)
+    X = model.to_input(rows)
+    read = read_rows(X, ensemble.row_format)
+    ours, theirs = ensemble.predict(read[0 : len(read)]), raw_prediction(model.model, X)
+    assert ours.shape == theirs.shape, f"{ours.shape[1]} outputs, expected {theirs.shape[1]}"
+    error = np.abs(ours - theirs).max(axis=1)
+    worst = int(np.argmax(error))
+    scale = max(_largest_sum(ensemble), 1e-300)
+    assert error[worst] <= model.tolerance * scale, (
+        f"row {worst} {rows[worst]}: {ours[worst]} instead of {theirs[worst]}"
+    )
+
+
+def test_prediction_equals_the_library_s_own(model: zoo.ZooModel) -> None:
+    """On the rows that the model was trained on."""
+    _assert_same_prediction(model, model.rows)
+
+
+def test_hostile_values_are_routed_as_the_library_does(model: zoo.ZooModel) -> None:
+    """Ties, one ulp either side, ±0, huge numbers, NaN, ±inf; unseen, negative, fractional categories."""
+    ensemble = import_model(model.model)
+    _assert_same_prediction(model, zoo.hostile_rows(model, ensemble, n_rows=400))
+
+
+# -- finding the importer -----------------------------------------------------------------------------
+
+
+def _data() -> tuple[npt.NDArray[np.float64], npt.NDArray[np.float64]]:
+    rows = np.random.default_rng(0).normal(size=(60, 3))
+    return rows, rows[:, 0] + rows[:, 1] * rows[:, 2]
+
+
+def _stump() -> TreeEnsemble:
+    return TreeEnsemble(**STUMP_ARRAYS, base_values=np.array([10.0]), row_format=RowFormat(1))
+
+
+STUMP_ARRAYS: dict[str, Any] = {
+    "tree_offsets": np.array([0, 3]),
+    "left": np.array([1, -1, -1]),
+    "right": np.array([2, -1, -1]),
+    "feature": np.array([0, -1, -1]),
+    "threshold": np.array([0.5, 0.0, 0.0]),
+    "cover": np.array([4.0, 3.0, 1.0]),
+    "value": np.array([[0.0], [1.0], [3.0]]),
+}
+
+
+def test_an_ensemble_is_its_own_model() -> None:
+    """Whoever has built a TreeEnsemble can pass it on."""
+    stump = _stump()
+    assert import_model(stump) is stump
+    np.testing.assert_array_equal(raw_prediction(stump, [[0.5], [0.6]]), [[11], [13]])
+
+
+def test_a_class_derived_from_a_supported_one_is_read() -> None:
+    """People wrap scikit-learn's classes in their own."""
+    tree = pytest.importorskip("sklearn.tree")
+
+    class OurTree(tree.DecisionTreeRegressor):  # type: ignore[misc, name-defined]
+        pass
+
+    rows, target = _data()
+    model = OurTree(max_depth=3).fit(rows, target)
+    np.testing.assert_allclose(import_model(model).predict(rows)[:, 0], model.predict(rows), rtol=1e-12)
+
+
+class _ForestOfOthers:
+    """A forest of an unknown library: it has estimators_, and combines them as it likes."""
+
+    def __init__(self, trees: list[Any], combine: Callable[[Any], Any]) -> None:
+        self.estimators_ = trees
+        self.n_features_in_ = trees[0].n_features_in_
+        self._combine = combine
+
+    def predict(self, X: Any) -> Any:
+        return self._combine(np.stack([tree.predict(X) for tree in self.estimators_]))
+
+
+def _forest_of_others(combine: Callable[[Any], Any]) -> _ForestOfOthers:
+    tree = pytest.importorskip("sklearn.tree")
+    rows, target = _data()
+    trees = [tree.ExtraTreeRegressor(max_depth=3, random_state=seed).fit(rows, target) for seed in range(5)]
+    return _ForestOfOthers(trees, combine)
+
+
+def test_an_unknown_forest_of_scikit_learn_trees_is_read_if_it_is_their_mean() -> None:
+    """Duck typing, checked against the model's own prediction."""
+    rows, _ = _data()
+    model = _forest_of_others(lambda predictions: predictions.mean(axis=0))
+    np.testing.assert_allclose(import_model(model).predict(rows)[:, 0], model.predict(rows), rtol=1e-12)
+
+
+def test_an_unknown_forest_that_is_not_the_mean_of_its_trees_is_refused() -> None:
+    """A median of trees is not a sum of trees."""
+    model = _forest_of_others(lambda predictions: np.median(predictions, axis=0))
+    with pytest.raises(UnsupportedModelError, match="does not predict the mean of its trees"):
+        import_model(model)
+
+
+def _make(path: str, *arguments: Any, **options: Any) -> Any:
+    """An estimator of scikit-learn by its path, such as tree.DecisionTreeRegressor; not fitted."""
+    module, name = path.split(".")
+    return getattr(pytest.importorskip(f"sklearn.{module}"), name)(*arguments, **options)
+
+
+def _tree() -> Any:
+    return _make("tree.DecisionTreeClassifier", max_depth=2)
+
+
+def _fitted(model: Any) -> Any:
+    rows, target = _data()
+    return model.fit(rows, target > 0)
+
+
+REFUSED: dict[str, tuple[Callable[[], Any], str]] = {
+    "AdaBoostClassifier": (lambda: _make("ensemble.AdaBoostClassifier"), "lets its trees vote"),
+    "AdaBoostRegressor": (lambda: _make("ensemble.AdaBoostRegressor"), "weighted median"),
+    "CalibratedClassifierCV": (lambda: _make("calibration.CalibratedClassifierCV"), "before calibration"),
+    "ClassifierChain": (lambda: _make("multioutput.ClassifierChain", _tree()), "feeds the predictions"),
+    "RegressorChain": (lambda: _make("multioutput.RegressorChain", _tree()), "feeds the predictions"),
+    "OneVsRestClassifier": (lambda: _make("multiclass.OneVsRestClassifier", _tree()), "by their sum"),
+    "RandomTreesEmbedding": (lambda: _make("ensemble.RandomTreesEmbedding"), "predicts nothing"),
+    "StackingClassifier": (lambda: _make("ensemble.StackingClassifier", []), "to another model"),
+    "StackingRegressor": (lambda: _make("ensemble.StackingRegressor", []), "to another model"),
+    "TransformedTargetRegressor": (lambda: _make("compose.TransformedTargetRegressor"), "model.regressor_"),
+    "VotingClassifier": (lambda: _make("ensemble.VotingClassifier", []), "model.estimators_"),
+    "VotingRegressor": (lambda: _make("ensemble.VotingRegressor", []), "model.estimators_"),
+    "bagged boosting": (
+        lambda: _fitted(_make("ensemble.BaggingClassifier", _make("ensemble.GradientBoostingClassifier"), 2)),
+        "this one is made of GradientBoostingClassifier",
+    ),
+    "boosting from another model": (
+        lambda: _fitted(_make("ensemble.GradientBoostingClassifier", init=_tree())),
+        "starts from the predictions of DecisionTreeClassifier",
+    ),
+    "boosting from chance": (
+        lambda: _fitted(
+            _make(
+                "ensemble.GradientBoostingClassifier",
+                init=_make("dummy.DummyClassifier", strategy="stratified"),
+            )
+        ),
+        "Train it with init=None",
+    ),
+    "linear model": (
+        lambda: _make("linear_model.LogisticRegression"),
+        "LogisticRegression. Supported are: catboost.CatBoost, .*XGBModel",
+    ),
+    "class": (lambda: type(_tree()), "the class DecisionTreeClassifier itself"),
+    "number": (lambda: 3, "Cannot read a model of class builtins.int"),
+}
+
+
+def test_every_refused_class_is_tested() -> None:
+    """A class that joins the table of refusals joins the test below."""
+    assert {name.partition(".")[2] for name in importers.REFUSED} <= set(REFUSED)
+
+
+@pytest.mark.parametrize("case", REFUSED)
+def test_what_is_not_a_sum_of_trees_is_refused_with_advice(case: str) -> None:
+    """A sentence that says why and what to do instead."""
+    make, message = REFUSED[case]
+    with pytest.raises(UnsupportedModelError, match=message):
+        import_model(make())
+
+
+@pytest.mark.parametrize("name", ["DecisionTreeRegressor", "ExtraTreeClassifier"])
+def test_an_unfitted_tree_says_so(name: str) -> None:
+    """A forgotten fit is the commonest mistake."""
+    model = _make(f"tree.{name}")
+    with pytest.raises(ModelError, match=f"This {name} is not fitted yet"):
+        import_model(model)
+
+
+@pytest.mark.parametrize(
+    "name",
+    [
+        "RandomForestRegressor",
+        "GradientBoostingClassifier",
+        "HistGradientBoostingRegressor",
+        "IsolationForest",
+        "BaggingRegressor",
+    ],
+)
+def test_an_unfitted_ensemble_says_so(name: str) -> None:
+    """As for a single tree."""
+    model = _make(f"ensemble.{name}")
+    with pytest.raises(ModelError, match=f"This {name} is not fitted yet"):
+        import_model(model)
+
+
+def test_a_search_without_refit_says_so() -> None:
+    """There is no best estimator to explain then."""
+    selection = pytest.importorskip("sklearn.model_selection")
+    tree = pytest.importorskip("sklearn.tree").DecisionTreeRegressor()
+    search = selection.GridSearchCV(tree, {"max_depth": [1]}, cv=2, refit=False).fit(*_data())
+    with pytest.raises(ModelError, match="refit=True"):
+        import_model(search)
+
+
+def test_a_pipeline_stands_for_its_last_step() -> None:
+    """The trees read the rows that the last step sees; the pipeline's own prediction is of raw ones."""
+    pipeline = pytest.importorskip("sklearn.pipeline")
+    rows, target = _data()
+    steps = [_make("preprocessing.StandardScaler"), _make("tree.DecisionTreeRegressor", max_depth=3)]
+    model = pipeline.make_pipeline(*steps).fit(rows, target)
+    scaled = model[:-1].transform(rows)
+    ours = import_model(model).predict(scaled)
+    np.testing.assert_allclose(ours[:, 0], model.predict(rows), rtol=1e-12)
+    np.testing.assert_array_equal(raw_prediction(model, rows), ours)
+
+
+def test_a_missing_file_says_so(tmp_path: Path) -> None:
+    """A path that leads nowhere."""
+    with pytest.raises(FileFormatError, match="There is no file"):
+        import_model(tmp_path / "model.json")
+
+
+@pytest.mark.parametrize(
+    ("name", "file_name"),
+    [
+        ("xgboost_binary", "model.json"),
+        ("xgboost_binary", "model.ubj"),
+        ("lightgbm_booster", "model.txt"),
+        ("catboost_regressor", "model.cbm"),
+        ("treelite_sklearn_boosting", "model.tl"),
+    ],
+)
+def test_a_file_is_read_by_its_content(name: str, file_name: str, tmp_path: Path) -> None:
+    """The first bytes decide, not the name; the path may be text."""
+    model = zoo.load(name)
+    path = tmp_path / file_name
+    write = getattr(model.model, "save_model", None) or model.model.serialize
+    write(str(path))
+    expected = import_model(model.model).predict(model.rows)
+    np.testing.assert_array_equal(import_model(str(path)).predict(model.rows), expected)
+    np.testing.assert_array_equal(raw_prediction(path, model.rows), expected)
+
+
+def test_a_truncated_file_of_treelite_is_refused(tmp_path: Path) -> None:
+    """At every tenth of its length, with treelite's own words."""
+    path = tmp_path / "model.tl"
+    zoo.load("treelite_sklearn_boosting").model.serialize(str(path))
+    whole = path.read_bytes()
+    for tenths in range(1, 10):
+        path.write_bytes(whole[: len(whole) * tenths // 10])
+        with pytest.raises(FileFormatError, match="treelite says"):
+            import_model(path)
+
+
+# -- names and rows -----------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize(
+    ("name", "outputs"),
+    [
+        ("sklearn_random_forest_binary", ("False", "True")),
+        ("sklearn_random_forest_multiclass", ("a", "b", "c", "d")),
+        ("sklearn_random_forest_multioutput_classifier", ("0: a", "0: b", "0: c", "1: a", "1: b")),
+        ("sklearn_gradient_boosting_binary", ("True",)),
+        ("sklearn_hist_multiclass", ("a", "b", "c")),
+        ("sklearn_multioutput_classifier", ("0: a", "0: b", "0: c", "1: a", "1: b")),
+        ("sklearn_random_forest_regressor", None),
+    ],
+)
+def test_outputs_are_named_after_classes(name: str, outputs: tuple[str, ...] | None) -> None:
+    """A single log-odds output speaks of the second class."""
+    assert import_model(zoo.load(name).model).output_names == outputs
+
+
+@pytest.mark.parametrize("name", ["sklearn_random_forest_multiclass", "sklearn_hist_from_dtype"])
+@pytest.mark.parametrize("kind", ["pandas", "shuffled", "polars", "Arrow", "one row"])
+def test_a_model_s_own_prediction_takes_every_kind_of_rows(name: str, kind: str) -> None:
+    """We read more kinds of rows than scikit-learn does; the check against its prediction must too."""
+    model = zoo.load(name)
+    frame = model.X[:20]
+    convert: dict[str, Callable[[], Any]] = {
+        "pandas": lambda: frame,
+        "shuffled": lambda: frame[frame.columns[::-1]],
+        "polars": lambda: pytest.importorskip("polars").from_pandas(frame),
+        "Arrow": lambda: pytest.importorskip("pyarrow").Table.from_pandas(frame),
+        "one row": lambda: frame.iloc[0],
+    }
+    X = convert[kind]()
+    ensemble = import_model(model.model)
+    rows = read_rows(X, ensemble.row_format)
+    np.testing.assert_allclose(raw_prediction(model.model, X), ensemble.predict(rows[:]), rtol=1e-12)
+
+
+def test_isolation_forests_give_anomalies_short_paths() -> None:
+    """The sign is that of score_samples: low is anomalous."""
+    model = zoo.load("sklearn_isolation_forest")
+    paths = import_model(model.model).predict(model.rows)[:, 0]
+    by_path, by_score = np.argsort(paths), np.argsort(model.model.score_samples(model.rows))
+    np.testing.assert_array_equal(by_path[:10], by_score[:10])
+
+
+# -- dictionaries of arrays ---------------------------------------------------------------------------
+
+STUMP: dict[str, Any] = {
+    "children_left": [1, -1, -1],
+    "children_right": [2, -1, -1],
+    "children_default": [1, -1, -1],
+    "features": [0, -2, -2],
+    "thresholds": [0.5, -2, -2],
+    "values": [[7], [1], [3]],
+    "node_sample_weight": [4, 3, 1],
+}
+
+
+def test_a_dictionary_of_arrays_is_a_model() -> None:
+    """x <= threshold goes left, missing goes to children_default, the base offset is added."""
+    model = {"trees": [STUMP, STUMP], "base_offset": 10, "feature_names": ["age"], "output_names": ["y"]}
+    np.testing.assert_array_equal(raw_prediction(model, [[0.5], [0.6], [np.nan]]), [[12], [16], [12]])
+    ensemble = import_model(model)
+    assert ensemble.feature_names == ("age",)
+    assert ensemble.output_names == ("y",)
+    np.testing.assert_array_equal(ensemble.expected_value, [13])
+
+
+def test_a_dictionary_may_use_the_names_of_scikit_learn() -> None:
+    """feature, threshold, value, weighted_n_node_samples; values of any trailing shape; float32 rows."""
+    tree = {
+        "children_left": STUMP["children_left"],
+        "children_right": STUMP["children_right"],
+        "feature": STUMP["features"],
+        "threshold": STUMP["thresholds"],
+        "value": np.array([[[0, 0]], [[1, 2]], [[3, 4]]]),
+        "weighted_n_node_samples": STUMP["node_sample_weight"],
+    }
+    model = {"trees": [tree], "base_offset": [0.0, 10.0], "input_dtype": np.float32, "num_features": 2}
+    ensemble = import_model(model)
+    assert ensemble.row_format == RowFormat(2, dtype="float32")
+    # In float32 this is 0.5; without children_default, missing goes right.
+    np.testing.assert_array_equal(ensemble.predict([[0.5 + 1e-12, 0], [np.nan, 0]]), [[1, 12], [3, 14]])
+
+
+@pytest.mark.parametrize(
+    ("change", "message"),
+    [
+        ({"trees": [{**STUMP, "values": [1, 2]}]}, r"Tree 0: values has shape \(2, 1\) for 3 nodes"),
+        ({"trees": [{k: v for k, v in STUMP.items() if k != "features"}]}, "Tree 0 lacks 'features'"),
+        ({"trees": [STUMP, {**STUMP, "values": [[1, 2]] * 3}]}, "Tree 0 has 1 values per node, expected 2"),
+        ({"trees": [{**STUMP, "children_default": [0, -1, -1]}]}, "one of the two children"),
+        ({"trees": [{**STUMP, "children_right": [5, -1, -1], "children_default": [1] * 3}]}, "out of range"),
+        ({"trees": [STUMP], "learning_rate": 0.1}, r"does not know \['learning_rate'\]"),
+        ({}, "needs 'trees'"),
+    ],
+)
+def test_a_broken_dictionary_says_what_is_wrong(change: dict[str, Any], message: str) -> None:
+    """Which tree, which array."""
+    with pytest.raises(ModelError, match=message):
+        import_model(change)

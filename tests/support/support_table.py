@@ -1,0 +1,117 @@
+"""The page docs/supported-models.md, made from the zoo: what is tested is what is supported.
+
+Run ``python tests/support/support_table.py`` to write it anew; a test checks that it is current.
+"""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import Any
+
+import zoo
+
+from linear_treeshap.importers import REFUSED, import_model, importer_name
+
+PAGE = Path(__file__).parents[2] / "docs" / "supported-models.md"
+
+#: The zoo's prefixes → the libraries' names, in the order of the page.
+_LIBRARIES = {
+    "xgboost": "XGBoost",
+    "lightgbm": "LightGBM",
+    "catboost": "CatBoost",
+    "sklearn": "scikit-learn",
+    "imblearn": "imbalanced-learn",
+    "quantile_forest": "quantile-forest",
+    "sksurv": "scikit-survival",
+    "treelite": "treelite",
+}
+
+#: The module that reads a model → what is explained, of a regressor and of a classifier.
+_EXPLAINED = {
+    "bagging": ("prediction", "probability of each class"),
+    "catboost": ("raw prediction", "log-odds"),
+    "isolation_forest": ("mean path length; low is anomalous, as with `score_samples`", ""),
+    "lightgbm": ("raw prediction", "log-odds"),
+    "quantile_forest": ("mean of the trees", ""),
+    "sklearn_boosting": ("prediction", "log-odds"),
+    "sklearn_hist": ("prediction (its log for Poisson and gamma losses)", "log-odds"),
+    "sklearn_trees": ("prediction", "probability of each class"),
+    "survival": ("risk score", ""),
+    "treelite": ("margin", ""),
+    "wrappers": ("that of the model inside", "that of the model inside"),
+    "xgboost": ("raw prediction (margin)", "log-odds"),
+}
+
+_TOP = """\
+# Supported models
+
+This page is made from the tests (`python tests/support/support_table.py`). Each line is a model that is
+trained in the test suite; on rows full of ties, numbers one rounding step either side of a threshold and,
+where the library takes them, missing values, infinities and unknown categories, our trees predict what the
+library itself predicts.
+Nothing after that asks where a model came from: whatever this library does, it does for all of them.
+
+`GridSearchCV` and its relatives stand for their best estimator. A `Pipeline` whose last step is one of the
+models below is explained from raw rows, and in [raw columns](groups.md#pipelines) wherever each transformed
+column comes from one of them. A saved explainer does not hold the other steps and wants transformed rows.
+Classes derived from those below are read too, and so are forests of other libraries if they are the
+mean of scikit-learn trees in `estimators_`. XGBoost's `.json` and `.ubj` files, LightGBM's text files and
+CatBoost's `.cbm` files are read without the library, treelite's files with it. Any other model can be given
+as a dictionary of arrays, see `linear_treeshap.importers.arrays`.
+
+What belongs to the data and not to the model is not explained: XGBoost's `base_margin`, LightGBM's
+`init_score`, CatBoost's baseline. A `base_margin` in a DMatrix fails the additivity check. A model that
+stopped early is explained up to its best round where its own `predict` ends there too.
+"""
+
+_BOTTOM = """
+## Refused, and why
+
+A model whose prediction is not a sum of trees has no exact explanation here, and gets an error that says
+what to do:
+
+"""
+
+
+def render() -> str:
+    """The whole page."""
+    lines = [_TOP]
+    for prefix, library in _LIBRARIES.items():
+        names = zoo.names(f"{prefix}_")
+        if names:
+            lines += [f"\n## {library}\n", _HEADER, *(_line(zoo.load(name), prefix) for name in names)]
+    refused = [f"- `{name.partition('.')[2]}`: {REFUSED[name]}" for name in sorted(REFUSED)]
+    return "\n".join(lines) + "\n" + _BOTTOM + "\n".join(refused) + "\n"
+
+
+_HEADER = (
+    "| model | class | what is explained | outputs | missing values | categories |\n|---|---|---|---|---|---|"
+)
+
+
+def _line(model: zoo.ZooModel, prefix: str) -> str:
+    ensemble = import_model(model.model)
+    cells = [
+        model.name.removeprefix(f"{prefix}_").replace("_", " "),
+        f"`{type(model.model).__name__}`",
+        _EXPLAINED[importer_name(model.model)][_is_classifier(model.model)],
+        str(ensemble.n_outputs),
+        "yes" if model.takes_missing else "–",
+        _categories(model, bool(ensemble.row_format.labelled)),
+    ]
+    return f"| {' | '.join(cells)} |"
+
+
+def _is_classifier(model: Any) -> bool:
+    """Does it know classes? CatBoost's regressors know that they have none."""
+    return len(getattr(model, "classes_", ())) > 0
+
+
+def _categories(model: zoo.ZooModel, has_labels: bool) -> str:
+    if not model.categorical:
+        return "–"
+    return "labels" if has_labels else "codes"
+
+
+if __name__ == "__main__":
+    PAGE.write_text(render(), encoding="utf-8")
