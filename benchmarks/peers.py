@@ -55,8 +55,8 @@ class Ours(Peer):
 
     def __init__(self, model: Any, ensemble: TreeEnsemble, background: Rows | None = None) -> None:
         from linear_treeshap import TreeExplainer
+        from linear_treeshap.engines.program import KERNEL_VARIABLE
         from linear_treeshap.engines.threads import available_cpus
-        from linear_treeshap.engines.values import KERNEL_VARIABLE
 
         if available_cpus() < self.n_jobs:
             raise RuntimeError(f"needs {self.n_jobs} CPUs, this process may use {available_cpus()}")

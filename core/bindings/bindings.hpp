@@ -1,4 +1,7 @@
-// What all files of the seam to Python share: arrays as they cross it, and how a long call looks up.
+// What all files of the seam to Python share: a compiled model, arrays as they cross it, and how a long call looks up.
+//
+// No arithmetic here, and no validation beyond shapes and types: Python has done that where the user's words are
+// known.
 #pragma once
 
 #include <nanobind/nanobind.h>
@@ -7,6 +10,8 @@
 
 #include <optional>
 #include <type_traits>
+#include <utility>
+#include <vector>
 
 #include "kernels/kernel.hpp"
 #include "run/parallel.hpp"
@@ -23,6 +28,12 @@ template <class T>
 using Values = nb::ndarray<T, nb::ndim<3>, nb::c_contig, nb::device::cpu>;
 using Progress = std::optional<nb::callable>;
 
+// What Python knows as a Program. It outlives the engines that are made of it (nb::keep_alive).
+struct Compiled {
+    Program program;
+    const Kernel& kernel;
+};
+
 inline void require(bool fits) {
     if (!fits) throw nb::value_error("an array has the wrong shape");
 }
@@ -34,6 +45,14 @@ RowsView rows_of(const Program& program, const Matrix<Number>& rows) {
     return {rows.data(), rows.shape(0)};
 }
 
+// A NumPy array of the same memory.
+template <class T>
+nb::object array_of(std::vector<T> numbers) {
+    auto* kept = new std::vector<T>(std::move(numbers));
+    const nb::capsule owner(kept, [](void* p) noexcept { delete static_cast<std::vector<T>*>(p); });
+    return nb::cast(nb::ndarray<nb::numpy, T, nb::ndim<1>>(kept->data(), {kept->size()}, owner));
+}
+
 // Lets Python look at its signals, and those who asked at the progress.
 inline Control::Poll poll_for(const Progress& progress) {
     return [&progress](double share_done) {
@@ -43,6 +62,13 @@ inline Control::Poll poll_for(const Progress& progress) {
     };
 }
 
-void bind_background(nb::module_& m);  // background_module.cpp
+// A Python function as a source of rules: of the number of players on a path, to (points, 1 - points, weights).
+RuleFor rule_for(const nb::callable& rule);  // program.cpp
+
+void bind_readers(nb::module_& m);
+void bind_program(nb::module_& m);
+void bind_values(nb::module_& m);
+void bind_sets(nb::module_& m);
+void bind_background(nb::module_& m);
 
 }  // namespace linear_treeshap

@@ -20,6 +20,11 @@ struct Rule {
     std::vector<double> weight;             // ω_k
     std::vector<double> weight_per_absent;  // ω_k / (1 - t_k)
 
+    Rule(std::vector<double> points, std::vector<double> one_minus_points, std::vector<double> weights)
+        : point(std::move(points)), absent(std::move(one_minus_points)), weight(std::move(weights)) {
+        for (std::size_t k = 0; k < point.size(); ++k) weight_per_absent.push_back(weight[k] / absent[k]);
+    }
+
     int n_points() const { return static_cast<int>(point.size()); }
 };
 
@@ -48,7 +53,7 @@ class Rules {
 // Shapley's measure is uniform: 1/((n+1)·C(n,k)) = ∫ t^k (1-t)^(n-k) dt.
 inline Rule gauss_legendre(int n_points) {
     const auto n = static_cast<std::size_t>(n_points);
-    Rule rule{std::vector<double>(n), std::vector<double>(n), std::vector<double>(n), std::vector<double>(n)};
+    std::vector<double> point(n), absent(n), weight(n);
     // Newton's method on the Legendre polynomial, in extended precision where the machine has it; the
     // roots are symmetric.
     for (std::size_t i = 0; i < (n + 1) / 2; ++i) {
@@ -68,13 +73,11 @@ inline Rule gauss_legendre(int n_points) {
         }
         const auto near_one = static_cast<double>((1.0L + z) / 2.0L);
         const auto near_zero = static_cast<double>((1.0L - z) / 2.0L);
-        const auto weight = static_cast<double>(1.0L / ((1.0L - z * z) * slope * slope));
-        rule.point[i] = rule.absent[n - 1 - i] = near_zero;
-        rule.absent[i] = rule.point[n - 1 - i] = near_one;
-        rule.weight[i] = rule.weight[n - 1 - i] = weight;
+        point[i] = absent[n - 1 - i] = near_zero;
+        absent[i] = point[n - 1 - i] = near_one;
+        weight[i] = weight[n - 1 - i] = static_cast<double>(1.0L / ((1.0L - z * z) * slope * slope));
     }
-    for (std::size_t i = 0; i < n; ++i) rule.weight_per_absent[i] = rule.weight[i] / rule.absent[i];
-    return rule;
+    return {std::move(point), std::move(absent), std::move(weight)};
 }
 
 }  // namespace linear_treeshap

@@ -25,15 +25,15 @@ std::size_t at(std::int32_t i) { return static_cast<std::size_t>(i); }
 
 }  // namespace
 
-Interactions::Interactions(SetProgram program, const Kernel& kernel)
+SetEngine::SetEngine(SetProgram program, const Kernel& kernel)
     : program_(std::move(program)), kernel_(set_kernel_of(kernel)) {
     if (program_.expansion_size * sizeof(double) > kMaxCachedBytes) return;
     double* const constants = constants_.reserve(program_.expansion_size);
     for (const auto& chunk : program_.chunks) kernel_.expand(program_, chunk, constants + chunk.expansion_begin);
 }
 
-void Interactions::for_blocks(const RowsView& rows, double* out, int n_threads, const Control::Poll& poll,
-                              const Use& use) const {
+void SetEngine::for_blocks(const RowsView& rows, double* out, int n_threads, const Control::Poll& poll,
+                           const Use& use) const {
     const Program& model = *program_.program;
     const std::size_t row_doubles = program_.sets.size() * at(model.n_outputs);
     const std::size_t number_size = model.is_float32 ? sizeof(float) : sizeof(double);
@@ -61,7 +61,7 @@ void Interactions::for_blocks(const RowsView& rows, double* out, int n_threads, 
 }
 
 template <class Value>
-void Interactions::explain(const RowsView& rows, std::span<Value> out, int n_threads, const Control::Poll& poll) const {
+void SetEngine::explain(const RowsView& rows, std::span<Value> out, int n_threads, const Control::Poll& poll) const {
     const std::size_t row_doubles = program_.sets.size() * at(program_.program->n_outputs);
     if constexpr (std::is_same_v<Value, double>)
         return for_blocks(rows, out.data(), n_threads, poll, [](std::size_t, std::size_t, const double*) {});
@@ -72,8 +72,8 @@ void Interactions::explain(const RowsView& rows, std::span<Value> out, int n_thr
 }
 
 template <class Value>
-void Interactions::explain_dense(const RowsView& rows, std::span<Value> out, int n_threads,
-                                 const Control::Poll& poll) const {
+void SetEngine::explain_dense(const RowsView& rows, std::span<Value> out, int n_threads,
+                              const Control::Poll& poll) const {
     const std::size_t n_outputs = at(program_.program->n_outputs), n_players = at(program_.program->n_players);
     const std::size_t matrix = n_players * n_players * n_outputs, n_sets = program_.sets.size();
     // Of each set, its place in the matrix and the mirror image of that; single players, which come first, are both.
@@ -98,8 +98,8 @@ void Interactions::explain_dense(const RowsView& rows, std::span<Value> out, int
     });
 }
 
-void Interactions::add_up(const RowsView& rows, std::span<double> sum, std::span<double> sum_abs, int n_threads,
-                          const Control::Poll& poll) const {
+void SetEngine::add_up(const RowsView& rows, std::span<double> sum, std::span<double> sum_abs, int n_threads,
+                       const Control::Poll& poll) const {
     const Program& model = *program_.program;
     const std::size_t row_doubles = program_.sets.size() * at(model.n_outputs);
     const std::size_t row_bytes = at(model.n_columns) * (model.is_float32 ? sizeof(float) : sizeof(double));
@@ -130,9 +130,9 @@ void Interactions::add_up(const RowsView& rows, std::span<double> sum, std::span
     }
 }
 
-template void Interactions::explain(const RowsView&, std::span<double>, int, const Control::Poll&) const;
-template void Interactions::explain(const RowsView&, std::span<float>, int, const Control::Poll&) const;
-template void Interactions::explain_dense(const RowsView&, std::span<double>, int, const Control::Poll&) const;
-template void Interactions::explain_dense(const RowsView&, std::span<float>, int, const Control::Poll&) const;
+template void SetEngine::explain(const RowsView&, std::span<double>, int, const Control::Poll&) const;
+template void SetEngine::explain(const RowsView&, std::span<float>, int, const Control::Poll&) const;
+template void SetEngine::explain_dense(const RowsView&, std::span<double>, int, const Control::Poll&) const;
+template void SetEngine::explain_dense(const RowsView&, std::span<float>, int, const Control::Poll&) const;
 
 }  // namespace linear_treeshap

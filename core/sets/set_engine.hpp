@@ -15,6 +15,7 @@
 #include <cstdint>
 #include <functional>
 #include <span>
+#include <stdexcept>
 #include <vector>
 
 #include "compile/program.hpp"
@@ -76,9 +77,13 @@ struct SetProgram {
     std::size_t expansion_size = 0;               // doubles
 };
 
+struct TooManySets : std::length_error {
+    using std::length_error::length_error;
+};
+
 // Sets of min_order to max_order players. `spread[r]`, if any, is what each subset that lacks r players of a set gets
 // of the set's index, as a share: with Bernoulli's numbers that turns the Shapley interaction index into k-SII, whose
-// sets add up to the prediction. Throws std::length_error if the sets on all paths are too many to be written down.
+// sets add up to the prediction. Throws TooManySets if those on all paths are too many to be written down.
 SetProgram plan_sets(const Program& program, const RuleFor& rule_for, int min_order, int max_order,
                      std::span<const double> spread);
 
@@ -91,9 +96,9 @@ struct SetKernel {
 };
 const SetKernel& set_kernel_of(const Kernel& kernel);
 
-class Interactions {
+class SetEngine {
   public:
-    Interactions(SetProgram program, const Kernel& kernel);
+    SetEngine(SetProgram program, const Kernel& kernel);
 
     // Writes values[row][set][output].
     template <class Value>

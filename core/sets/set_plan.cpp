@@ -134,7 +134,7 @@ class Planner {
         const auto n_above = static_cast<std::int32_t>(planned.above.size() - begin);
         most_players_ = std::max(most_players_, n_above + 1);
         if (n_places_ + planned.slots.size() + n_choices(n_above) > kMaxPlaces)
-            throw std::length_error("too many sets on the paths");
+            throw TooManySets("too many sets on the paths");
         members_.assign(1, part.chunk->players[at(player)]);
         add_sets(std::span(planned.above).subspan(begin), part, planned);
         return n_above;

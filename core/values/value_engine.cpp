@@ -33,13 +33,12 @@ std::size_t round_to_blocks(std::size_t n_rows) { return std::max<std::size_t>(1
 
 }  // namespace
 
-Engine::Engine(const EnsembleView& ensemble, const RuleFor& rule_for, const Kernel& kernel)
-    : program_(compile(ensemble, rule_for)), kernel_(kernel) {
+ValueEngine::ValueEngine(const Program& program, const Kernel& kernel) : program_(program), kernel_(kernel) {
     if (program_.expansion_size * sizeof(double) <= kMaxCachedBytes) keep_constants();
     task_rows_ = rows_per_task();
 }
 
-void Engine::keep_constants() {
+void ValueEngine::keep_constants() {
     const std::size_t n_trees = program_.chunks.empty() ? 0 : program_.chunks.back().end_tree();
     double* expanded = expanded_.reserve(program_.expansion_size);
     for (const auto& chunk : program_.chunks)
@@ -50,7 +49,7 @@ void Engine::keep_constants() {
         }
 }
 
-std::size_t Engine::rows_per_task() const {
+std::size_t ValueEngine::rows_per_task() const {
     const bool is_cached = expanded_.data() != nullptr;
     std::size_t bytes_per_row = 1, work_per_row = 1;
     for (const auto& chunk : program_.chunks) {
@@ -68,7 +67,7 @@ std::size_t Engine::rows_per_task() const {
 }
 
 // Where tasks begin, and the end. The last ones are smaller, so that threads finish together.
-std::vector<std::size_t> Engine::cuts(std::size_t n_rows, int n_threads) const {
+std::vector<std::size_t> ValueEngine::cuts(std::size_t n_rows, int n_threads) const {
     const std::size_t most = task_rows_;
     std::vector<std::size_t> out{0};
     while (out.back() < n_rows) {
@@ -80,7 +79,8 @@ std::vector<std::size_t> Engine::cuts(std::size_t n_rows, int n_threads) const {
 }
 
 template <class Value>
-void Engine::explain(const RowsView& rows, std::span<Value> values, int n_threads, const Control::Poll& poll) const {
+void ValueEngine::explain(const RowsView& rows, std::span<Value> values, int n_threads,
+                          const Control::Poll& poll) const {
     const std::size_t row_values =
         static_cast<std::size_t>(program_.n_players) * static_cast<std::size_t>(program_.n_outputs);
     if (rows.n_rows == 0 || program_.chunks.empty()) {
@@ -103,7 +103,7 @@ void Engine::explain(const RowsView& rows, std::span<Value> values, int n_thread
                       });
 }
 
-template void Engine::explain(const RowsView&, std::span<double>, int, const Control::Poll&) const;
-template void Engine::explain(const RowsView&, std::span<float>, int, const Control::Poll&) const;
+template void ValueEngine::explain(const RowsView&, std::span<double>, int, const Control::Poll&) const;
+template void ValueEngine::explain(const RowsView&, std::span<float>, int, const Control::Poll&) const;
 
 }  // namespace linear_treeshap

@@ -1,5 +1,5 @@
-// A compiled model, ready to explain rows: the program, the kernel chosen for this machine, and, for
-// small models, every tree's constants kept expanded so that a few rows are quick.
+// Path-dependent values of a compiled model: the kernel chosen for this machine and, for small models, every
+// tree's constants, kept expanded so that a few rows are quick.
 #pragma once
 
 #include <span>
@@ -10,23 +10,24 @@
 
 namespace linear_treeshap {
 
-class Engine {
+class ValueEngine {
   public:
-    Engine(const EnsembleView& ensemble, const RuleFor& rule_for, const Kernel& kernel);
+    // The program must outlive this.
+    ValueEngine(const Program& program, const Kernel& kernel);
+    ValueEngine(const ValueEngine&) = delete;
 
     // Writes values[row][player][output] of all rows.
     template <class Value>
     void explain(const RowsView& rows, std::span<Value> values, int n_threads, const Control::Poll& poll) const;
 
     const Program& program() const { return program_; }
-    const Kernel& kernel() const { return kernel_; }
 
   private:
     void keep_constants();
     std::size_t rows_per_task() const;
     std::vector<std::size_t> cuts(std::size_t n_rows, int n_threads) const;
 
-    Program program_;
+    const Program& program_;
     const Kernel& kernel_;
     Buffer<double> expanded_;
     std::vector<OneRowTree> one_row_;

@@ -9,7 +9,7 @@ from __future__ import annotations
 from importlib import import_module
 from typing import TYPE_CHECKING, Any
 
-from .engines.values import kernels
+from .engines.program import kernels
 from .errors import (
     AdditivityError,
     FileFormatError,

@@ -1,4 +1,4 @@
-"""The seam to C++ (core/module.cpp)."""
+"""The seam to C++ (core/bindings/)."""
 
 from collections.abc import Callable, Sequence
 
@@ -6,57 +6,12 @@ import numpy as np
 import numpy.typing as npt
 
 Numbers = npt.NDArray[np.float64]
+Values = npt.NDArray[np.floating]
+Progress = Callable[[float], object] | None
+# Players on a path → points, 1 - points, weights.
+RuleFor = Callable[[int], tuple[Numbers, Numbers, Numbers]]
 # What a file says outside its records, and {field: (numbers of all records, how many each record has)}.
 Records = tuple[bytes, dict[str, tuple[npt.NDArray[np.float64], npt.NDArray[np.int32]]]]
-
-class Engine:
-    def explain(
-        self,
-        rows: npt.NDArray[np.floating],  # (n_rows, n_columns)
-        out: npt.NDArray[np.floating],  # (n_rows, n_players, n_outputs), written
-        *,
-        n_threads: int,
-        progress: Callable[[float], object] | None,
-    ) -> None: ...
-    def interactions(
-        self,
-        *,
-        rule: Callable[[int], tuple[Numbers, Numbers, Numbers]],
-        min_order: int,
-        max_order: int,
-        spread: list[float],  # by how many players a subset lacks; empty for none
-    ) -> Interactions: ...
-    @property
-    def kernel(self) -> str: ...
-
-class Interactions:
-    @property
-    def sets(self) -> list[list[int]]: ...  # players, increasing; smaller sets first
-    def explain(
-        self,
-        rows: npt.NDArray[np.floating],  # (n_rows, n_columns)
-        out: npt.NDArray[np.floating],  # (n_rows, n_sets, n_outputs), written
-        *,
-        n_threads: int,
-        progress: Callable[[float], object] | None,
-    ) -> None: ...
-    def explain_dense(
-        self,
-        rows: npt.NDArray[np.floating],  # (n_rows, n_columns)
-        out: npt.NDArray[np.floating],  # (n_rows, n_players, n_players, n_outputs), written
-        *,
-        n_threads: int,
-        progress: Callable[[float], object] | None,
-    ) -> None: ...
-    def add_up(
-        self,
-        rows: npt.NDArray[np.floating],  # (n_rows, n_columns)
-        sum: Numbers,  # (n_sets, n_outputs), added to
-        sum_abs: Numbers,  # (n_sets, n_outputs), added to
-        *,
-        n_threads: int,
-        progress: Callable[[float], object] | None,
-    ) -> None: ...
 
 # All three raise ValueError if the file is damaged.
 def read_json(data: npt.NDArray[np.uint8], list_name: str, fields: Sequence[str]) -> Records: ...
@@ -64,6 +19,13 @@ def read_ubjson(data: npt.NDArray[np.uint8], list_name: str, fields: Sequence[st
 def read_lightgbm(data: npt.NDArray[np.uint8], fields: Sequence[str]) -> Records: ...
 def kernels() -> list[str]: ...
 def gauss_legendre(n_points: int) -> tuple[Numbers, Numbers, Numbers]: ...
+
+class Program:
+    @property
+    def kernel(self) -> str: ...
+    # rows (n_rows, n_columns), out (n_rows, n_outputs), written
+    def predict(self, rows: Values, out: Numbers, *, n_threads: int) -> None: ...
+
 def compile(
     *,
     tree_offsets: npt.NDArray[np.int64],
@@ -82,36 +44,58 @@ def compile(
     n_outputs: int,
     n_players: int,
     is_float32: bool,
-    rule: Callable[[int], tuple[Numbers, Numbers, Numbers]],  # players → points, 1 - points, weights
+    rule: RuleFor,
     kernel: str | None,
-) -> Engine: ...
+) -> Program: ...
 
-class BackgroundEngine:
-    couples: list[list[int]]  # the players of each item, if the engine is one of couples
-    def explain(
+class ValueEngine:
+    def __init__(self, program: Program) -> None: ...
+    # rows (n_rows, n_columns), out (n_rows, n_players, n_outputs), written
+    def explain(self, rows: Values, out: Values, *, n_threads: int, progress: Progress) -> None: ...
+
+class TooManySets(Exception): ...
+
+class SetEngine:
+    def __init__(
         self,
-        rows: npt.NDArray[np.floating],  # (n_rows, n_columns)
-        out: npt.NDArray[np.floating],  # (n_rows, n_players or n_couples, n_outputs), written
+        program: Program,
         *,
-        pair_weights: npt.NDArray[np.float64] | None,  # (n_rows, n_background_rows)
-        n_threads: int,
-        progress: Callable[[float], object] | None,
+        rule: RuleFor,
+        min_order: int,
+        max_order: int,
+        spread: list[float],  # by how many players a subset lacks; empty for none
+    ) -> None: ...
+    @property
+    def sets(self) -> list[list[int]]: ...  # players, increasing; smaller sets first
+    # out (n_rows, n_sets, n_outputs), written
+    def explain(self, rows: Values, out: Values, *, n_threads: int, progress: Progress) -> None: ...
+    # out (n_rows, n_players, n_players, n_outputs), written
+    def explain_dense(self, rows: Values, out: Values, *, n_threads: int, progress: Progress) -> None: ...
+    # sum and sum_abs (n_sets, n_outputs), added to
+    def add_up(
+        self, rows: Values, sum: Numbers, sum_abs: Numbers, *, n_threads: int, progress: Progress
     ) -> None: ...
 
-def with_background(
-    engine: Engine,
-    rows: npt.NDArray[np.floating],  # (n_background_rows, n_columns)
-    weights: npt.NDArray[np.float64],  # (n_background_rows,) or empty
-    *,
-    only_pairs: bool,
-    of_couples: bool,
-    n_threads: int,
-    progress: Callable[[float], object] | None,
-) -> BackgroundEngine: ...
-def predict(
-    engine: Engine,
-    rows: npt.NDArray[np.floating],  # (n_rows, n_columns)
-    out: npt.NDArray[np.float64],  # (n_rows, n_outputs), written
-    *,
-    n_threads: int,
-) -> None: ...
+class BackgroundEngine:
+    def __init__(
+        self,
+        program: Program,
+        rows: Values,  # (n_background_rows, n_columns)
+        weights: Numbers,  # (n_background_rows,) or empty
+        *,
+        only_pairs: bool,
+        of_couples: bool,
+        n_threads: int,
+        progress: Progress,
+    ) -> None: ...
+    @property
+    def couples(self) -> list[list[int]]: ...  # the players of each item, if the engine is one of couples
+    def explain(
+        self,
+        rows: Values,
+        out: Values,  # (n_rows, n_players or n_couples, n_outputs), written
+        *,
+        pair_weights: Numbers | None,  # (n_rows, n_background_rows)
+        n_threads: int,
+        progress: Progress,
+    ) -> None: ...

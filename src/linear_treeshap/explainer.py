@@ -14,11 +14,12 @@ from typing import Any, Literal
 import numpy as np
 import numpy.typing as npt
 
-from .engines.background import BackgroundEngine, RescaledEngine, read_background, with_covers_of
+from .engines.background_rows import read_background, with_covers_of
+from .engines.choice import engine_for
+from .engines.contract import Engine
 from .engines.indices import index_of
-from .engines.sets import SetEngine, interaction_kind, pair_engine, set_engine
+from .engines.sets import SetEngine, interaction_kind
 from .engines.threads import n_threads
-from .engines.values import Engine
 from .errors import InputError
 from .importers import import_model, raw_prediction
 from .importers.model_output import link_for
@@ -181,13 +182,12 @@ class TreeExplainer:
         """
         if self._link is not None and self._link.needs_y:
             return self._expected_loss
-        expected = self._engine.expected_value
+        expected = self._engine.base_values()
         return float(expected[0]) if len(expected) == 1 else expected.copy()
 
     def _expected_loss(self, y: Any) -> Any:
         """The mean loss over the background, if the truth were ``y``: a number for a number."""
-        assert isinstance(self._engine, RescaledEngine)
-        means = self._engine.expected_values(np.atleast_1d(np.asarray(y, dtype=np.float64)))[:, 0]
+        means = self._engine.base_values(np.atleast_1d(np.asarray(y, dtype=np.float64)))[:, 0]
         return float(means[0]) if np.ndim(y) == 0 else means
 
     def __call__(
@@ -210,9 +210,7 @@ class TreeExplainer:
             values = self._matrices(given, self.ensemble, self._engine)
         else:
             values = self._values(given, self.ensemble, self._engine, check_additivity, y=truth)
-        base_values = np.broadcast_to(
-            _base_values(self._engine, truth), (len(values), self.ensemble.n_outputs)
-        )
+        base_values = np.broadcast_to(self._engine.base_values(truth), (len(values), self.ensemble.n_outputs))
         names = given.names or self.feature_names
         explanation = Explanation.of_rows(
             values,
@@ -382,7 +380,7 @@ class TreeExplainer:
         return Interactions(
             sets,
             values[:, :, 0] if engine.n_outputs == 1 else values,
-            self._engine.expected_value,
+            self._engine.base_values(),
             tuple(names or (f"Feature {i}" for i in range(engine.n_players))),
             self.ensemble.output_names or tuple(f"Output {i}" for i in range(engine.n_outputs)),
             kind,
@@ -480,12 +478,14 @@ class TreeExplainer:
     # -- inside ------------------------------------------------------------------------------------
 
     def _engine_of(self, ensemble: TreeEnsemble) -> Engine:
-        options: dict[str, Any] = {"players": self._roles.in_trees, "index": self._index}
-        if self._background is None:
-            return Engine(ensemble, **options)
-        if self._link is None:
-            return BackgroundEngine(ensemble, self._background, n_jobs=self.n_jobs, **options)
-        return RescaledEngine(ensemble, self._background, self._link, n_jobs=self.n_jobs, **options)
+        return engine_for(
+            ensemble,
+            self._roles.in_trees,
+            self._index,
+            background=self._background,
+            link=self._link,
+            n_jobs=self.n_jobs,
+        )
 
     def _truth(self, y: Any, given: Given) -> Float64 | None:
         """(n_rows,) the outcomes that the output depends on; None if it depends on none."""
@@ -525,8 +525,8 @@ class TreeExplainer:
 
         def write(part: slice, target: npt.NDArray[np.floating], tell: Any) -> None:
             written = target if given.order is None else np.empty_like(target)
-            options = {} if y is None else {"y": y[part]}
-            engine.values(given.rows[part], written, n_jobs=self.n_jobs, progress=tell, **options)
+            truth = None if y is None else y[part]
+            engine.values(given.rows[part], written, y=truth, n_jobs=self.n_jobs, progress=tell)
             if given.order is not None:
                 target[:, given.order] = written
 
@@ -537,13 +537,8 @@ class TreeExplainer:
 
     def _set_engine(self, index: Any, order: Any) -> tuple[str, SetEngine]:
         """The engine of an interaction index, and its name."""
-        if self._background is not None:
-            raise InputError(
-                "Interactions of sets of any order are path-dependent. With background data, "
-                "shap_interaction_values gives those of pairs."
-            )
         kind = interaction_kind(index, self._index)
-        return kind or str(self.index), set_engine(self._engine, kind, order, self._index)
+        return kind or str(self.index), self._engine.sets(kind, order)
 
     def _slices(self, X: Any) -> Iterator[npt.NDArray[np.floating]]:
         """The rows ``X`` as the engine reads them, some at a time."""
@@ -562,12 +557,11 @@ class TreeExplainer:
         progress: Progress = False,
     ) -> npt.NDArray[np.floating]:
         """(n_rows, n_players, n_players, n_outputs) in the order in which they are shown."""
-        pairs = engine if isinstance(engine, BackgroundEngine) else pair_engine(engine, self._index)
         values = room_for(given, (engine.n_players, engine.n_players), engine.n_outputs, out, dtype)
 
         def write(part: slice, target: npt.NDArray[np.floating], tell: Any) -> None:
             written = target if given.order is None else np.empty_like(target)
-            pairs.matrices(given.rows[part], written, n_jobs=self.n_jobs, progress=tell)
+            engine.pairs(given.rows[part], written, n_jobs=self.n_jobs, progress=tell)
             if given.order is not None:
                 target[:, np.array(given.order)[:, np.newaxis], given.order] = written
 
@@ -608,7 +602,7 @@ class TreeExplainer:
         scale = self._scale if is_whole else additivity.scale_of(ensemble)
         additivity.check(
             values,
-            _base_values(engine, truth),
+            engine.base_values(truth),
             prediction,
             n_trees=ensemble.n_trees,
             scale=scale if self._link is None else scale * steepness(self._link, prediction, scale, truth),
@@ -658,10 +652,3 @@ def _perturbation(asked: str, data: Any, data_weights: Any) -> str:
 
 def _column(y: Float64 | None) -> Float64 | None:
     return None if y is None else y[:, None]
-
-
-def _base_values(engine: Engine, y: Float64 | None) -> Float64:
-    """(n_outputs,) what values are added to; (n_rows, n_outputs) if it depends on ``y``."""
-    if isinstance(engine, RescaledEngine) and y is not None:
-        return engine.expected_values(y)
-    return engine.expected_value

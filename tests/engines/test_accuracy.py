@@ -9,10 +9,10 @@ import extended
 import numpy as np
 import numpy.typing as npt
 import pytest
+from engines import value_engine
 from strategies import chain, copies, random_ensemble, random_rows
 
 from linear_treeshap import _core, oracle
-from linear_treeshap.engines.values import Engine
 from linear_treeshap.model.ensemble import TreeEnsemble
 from linear_treeshap.players.players import Players
 
@@ -37,9 +37,9 @@ def explain(
         if players is None
         else Players(np.array(players, dtype=np.int32), names[: max(players) + 1], names)
     )
-    engine = Engine(ensemble, players=grouped, kernel=kernel)
+    engine = value_engine(ensemble, players=grouped, kernel=kernel)
     out = np.empty((len(rows), engine.n_players, engine.n_outputs))
-    engine.values(np.ascontiguousarray(rows, dtype=engine.row_dtype), out, n_jobs=1)
+    engine.values(np.ascontiguousarray(rows, dtype=ensemble.row_format.numpy_dtype), out, n_jobs=1)
     return out
 
 

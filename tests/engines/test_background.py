@@ -7,11 +7,12 @@ from typing import Any
 import numpy as np
 import numpy.typing as npt
 import pytest
-from interrupts import interrupt
+from engines import background_engine
 from strategies import chain, random_ensemble, random_rows
 
 from linear_treeshap import _core, oracle
-from linear_treeshap.engines.background import Background, BackgroundEngine
+from linear_treeshap.engines.background import BackgroundEngine
+from linear_treeshap.engines.background_rows import Background
 from linear_treeshap.engines.indices import index_of
 from linear_treeshap.model.ensemble import TreeEnsemble
 from linear_treeshap.players.players import Players
@@ -61,8 +62,8 @@ def assert_equal(ours: Float64, expected: Float64, ensemble: TreeEnsemble, messa
 
 
 @pytest.mark.parametrize("setting", SETTINGS)
-@pytest.mark.parametrize("only_pairs", [False, True], ids=["tables", "scan"])
-def test_equals_the_definition(setting: str, only_pairs: bool) -> None:
+@pytest.mark.parametrize("scan_only", [False, True], ids=["tables", "scan"])
+def test_equals_the_definition(setting: str, scan_only: bool) -> None:
     """Random trees, rows and backgrounds: ties, missing values, infinities, unknown categories, weights."""
     rng = np.random.default_rng(sum(map(ord, setting)))
     for case in range(N_ENSEMBLES):
@@ -71,12 +72,12 @@ def test_equals_the_definition(setting: str, only_pairs: bool) -> None:
         background = Background(rows_of(rng, ensemble, 5), weights)
         expected = exact(ensemble, rows, background)
         for kernel in _core.kernels():
-            engine = BackgroundEngine(ensemble, background, kernel=kernel, only_pairs=only_pairs)
+            engine = background_engine(ensemble, background, kernel=kernel, scan_only=scan_only)
             assert_equal(values(engine, rows), expected, ensemble, f"({kernel}, case {case})")
 
 
-@pytest.mark.parametrize("only_pairs", [False, True], ids=["tables", "scan"])
-def test_groups_and_other_indices_equal_the_definition(only_pairs: bool) -> None:
+@pytest.mark.parametrize("scan_only", [False, True], ids=["tables", "scan"])
+def test_groups_and_other_indices_equal_the_definition(scan_only: bool) -> None:
     """Groups of columns as players, and Banzhaf's weights of coalitions, one half for each other player."""
     rng = np.random.default_rng(5)
     for _ in range(N_ENSEMBLES):
@@ -86,8 +87,8 @@ def test_groups_and_other_indices_equal_the_definition(only_pairs: bool) -> None
         of_column = np.array([0, 1, 0, 2, 3, 1, 2], dtype=np.int32)
         players = Players(of_column, tuple("abcd"), tuple("abcdefg"))
         for index, weight in (("shapley", oracle.shapley_weight), ("banzhaf", lambda _, n: oracle_half(n))):
-            engine = BackgroundEngine(
-                ensemble, background, players=players, index=index_of(index, 4), only_pairs=only_pairs
+            engine = background_engine(
+                ensemble, background, players=players, index=index_of(index, 4), scan_only=scan_only
             )
             expected = exact(ensemble, rows, background, players=of_column.tolist(), weight=weight)
             assert_equal(values(engine, rows), expected, ensemble, index)
@@ -110,7 +111,7 @@ def test_long_paths_equal_the_definition(n_players: int) -> None:
     expected = exact(ensemble, rows, background)
     assert np.abs(expected).max() > 0.01
     for kernel in _core.kernels():
-        assert_equal(values(BackgroundEngine(ensemble, background, kernel=kernel), rows), expected, ensemble)
+        assert_equal(values(background_engine(ensemble, background, kernel=kernel), rows), expected, ensemble)
 
 
 def test_tables_and_scan_agree_on_blocks_of_rows() -> None:
@@ -121,15 +122,15 @@ def test_tables_and_scan_agree_on_blocks_of_rows() -> None:
         background = Background(rows_of(rng, ensemble, n_background), rng.random(n_background))
         rows = rows_of(rng, ensemble, n_rows)
         tables, scan = (
-            values(BackgroundEngine(ensemble, background, only_pairs=only_pairs), rows)
-            for only_pairs in (False, True)
+            values(background_engine(ensemble, background, scan_only=scan_only), rows)
+            for scan_only in (False, True)
         )
         assert_equal(tables, scan, ensemble, f"({n_rows} rows, {n_background} background rows)")
 
 
 @pytest.mark.parametrize("setting", SETTINGS)
-@pytest.mark.parametrize("only_pairs", [False, True], ids=["tables", "scan"])
-def test_pairs_equal_the_definition(setting: str, only_pairs: bool) -> None:
+@pytest.mark.parametrize("scan_only", [False, True], ids=["tables", "scan"])
+def test_pairs_equal_the_definition(setting: str, scan_only: bool) -> None:
     """Interaction values as shap lays them out, of columns and of groups, with and without weights."""
     rng = np.random.default_rng(sum(map(ord, setting)) + 1)
     for case in range(8):
@@ -139,9 +140,9 @@ def test_pairs_equal_the_definition(setting: str, only_pairs: bool) -> None:
         of_column = np.arange(ensemble.n_features, dtype=np.int32) // (1 if case % 4 < 2 else 2)
         names = tuple(map(str, range(int(of_column[-1]) + 1)))
         players = Players(of_column, names, tuple(map(str, range(ensemble.n_features))))
-        engine = BackgroundEngine(ensemble, background, players=players, only_pairs=only_pairs)
+        engine = background_engine(ensemble, background, players=players, scan_only=scan_only)
         out = np.empty((len(rows), engine.n_players, engine.n_players, engine.n_outputs))
-        engine.matrices(rows, out, n_jobs=1)
+        engine.pairs(rows, out, n_jobs=1)
         options: dict[str, Any] = {
             "background": background.rows,
             "background_weights": None if weights is None else weights.tolist(),
@@ -157,9 +158,9 @@ def test_pairs_of_long_paths_equal_the_definition(n_players: int) -> None:
     rng = np.random.default_rng(n_players)
     ensemble = chain(rng.permutation(n_players).tolist())
     rows, background = (np.where(rng.random((n, n_players)) < 2 / n_players, 1.0, -1.0) for n in (2, 3))
-    engine = BackgroundEngine(ensemble, Background(background, None))
+    engine = background_engine(ensemble, Background(background, None))
     out = np.empty((2, n_players, n_players, 1))
-    engine.matrices(rows, out)
+    engine.pairs(rows, out)
     values_by_definition = [
         oracle.as_float(oracle.interaction_values(ensemble, row, background=background, by="leaves"))
         for row in rows
@@ -174,10 +175,10 @@ def test_values_add_up_to_the_difference_from_the_mean_prediction() -> None:
     rng = np.random.default_rng(8)
     ensemble = random_ensemble(rng, n_features=8, n_trees=20, max_depth=8, max_leaves=100, n_outputs=2)
     rows, background = rows_of(rng, ensemble, 50), Background(rows_of(rng, ensemble, 300), rng.random(300))
-    engine = BackgroundEngine(ensemble, background)
+    engine = background_engine(ensemble, background)
     mean = np.average(ensemble.predict(background.rows), axis=0, weights=background.weights)
-    np.testing.assert_allclose(engine.expected_value, mean, rtol=1e-12)
-    sums = values(engine, rows).sum(axis=1) + engine.expected_value
+    np.testing.assert_allclose(engine.base_values(), mean, rtol=1e-12)
+    sums = values(engine, rows).sum(axis=1) + engine.base_values()
     np.testing.assert_allclose(
         sums, ensemble.predict(rows), rtol=0, atol=1e-12 * np.abs(ensemble.value).sum()
     )
@@ -189,8 +190,8 @@ def test_a_weight_of_two_is_a_row_twice(max_depth: int) -> None:
     ensemble = random_ensemble(rng, n_features=15, n_trees=5, max_depth=max_depth, max_leaves=60)
     rows, background = rows_of(rng, ensemble, 20), rows_of(rng, ensemble, 7)
     counts = np.array([2, 1, 0, 3, 1, 1, 4])
-    weighted = BackgroundEngine(ensemble, Background(background, counts * 0.25))
-    repeated = BackgroundEngine(ensemble, Background(np.repeat(background, counts, axis=0), None))
+    weighted = background_engine(ensemble, Background(background, counts * 0.25))
+    repeated = background_engine(ensemble, Background(np.repeat(background, counts, axis=0), None))
     assert_equal(values(weighted, rows), values(repeated, rows), ensemble)
 
 
@@ -199,7 +200,7 @@ def test_a_row_beside_itself_has_no_values() -> None:
     rng = np.random.default_rng(10)
     ensemble = random_ensemble(rng, n_features=12, n_trees=5, max_depth=12, max_leaves=60)
     row = rows_of(rng, ensemble, 1)
-    assert not values(BackgroundEngine(ensemble, Background(row, None)), row).any()
+    assert not values(background_engine(ensemble, Background(row, None)), row).any()
 
 
 def test_unused_features_have_exactly_no_value() -> None:
@@ -207,7 +208,7 @@ def test_unused_features_have_exactly_no_value() -> None:
     ensemble = random_ensemble(rng, n_features=6, n_trees=3)
     rows, background = rows_of(rng, ensemble, 30), rows_of(rng, ensemble, 40)
     background[:, 2] = rows[:, 2] = 0.5  # and so has a feature that never differs
-    assert not values(BackgroundEngine(ensemble, Background(background, None)), rows)[:, 2].any()
+    assert not values(background_engine(ensemble, Background(background, None)), rows)[:, 2].any()
 
 
 # -- promises ------------------------------------------------------------------------------------------
@@ -220,75 +221,12 @@ def engine_and_rows(request: pytest.FixtureRequest) -> tuple[BackgroundEngine, R
         rng, n_features=20, n_trees=150, max_depth=request.param, max_leaves=90, n_outputs=2
     )
     background = Background(rows_of(rng, ensemble, 100), rng.random(100))
-    return BackgroundEngine(ensemble, background), rows_of(rng, ensemble, 700)
-
-
-def test_bits_do_not_depend_on_threads(engine_and_rows: tuple[BackgroundEngine, Rows]) -> None:
-    engine, rows = engine_and_rows
-    for n in (1, 3, 100, 700):
-        assert values(engine, rows[:n], n_jobs=3).tobytes() == values(engine, rows[:n]).tobytes()
-
-
-def test_bits_do_not_depend_on_how_rows_are_cut(engine_and_rows: tuple[BackgroundEngine, Rows]) -> None:
-    engine, rows = engine_and_rows
-    whole = values(engine, rows)
-    for size in (1, 7, 64, 100):
-        parts = [values(engine, rows[i : i + size]) for i in range(0, min(len(rows), 10 * size), size)]
-        cut = np.concatenate(parts)
-        assert cut.tobytes() == whole[: len(cut)].tobytes(), f"in calls of {size} rows"
+    return background_engine(ensemble, background), rows_of(rng, ensemble, 700)
 
 
 def test_bits_do_not_depend_on_threads_that_read_the_background(
     engine_and_rows: tuple[BackgroundEngine, Rows],
 ) -> None:
     engine, rows = engine_and_rows
-    again = BackgroundEngine(engine._ensemble, engine.background, n_jobs=3)
+    again = background_engine(engine.program.ensemble, engine.background, n_jobs=3)
     assert values(again, rows[:50]).tobytes() == values(engine, rows[:50]).tobytes()
-
-
-def test_float32_output_is_the_rounded_float64_output(engine_and_rows: tuple[BackgroundEngine, Rows]) -> None:
-    engine, rows = engine_and_rows
-    single = np.empty((len(rows), engine.n_players, engine.n_outputs), dtype=np.float32)
-    engine.values(rows, single, n_jobs=2)
-    np.testing.assert_array_equal(single, values(engine, rows).astype(np.float32))
-
-
-def test_models_without_splits_say_nothing() -> None:
-    leaf = TreeEnsemble(
-        tree_offsets=[0, 1],  # type: ignore[arg-type]
-        left=[-1],  # type: ignore[arg-type]
-        right=[-1],  # type: ignore[arg-type]
-        feature=[-1],  # type: ignore[arg-type]
-        threshold=[0],  # type: ignore[arg-type]
-        cover=[1],  # type: ignore[arg-type]
-        value=[[2]],  # type: ignore[arg-type]
-        base_values=[1],  # type: ignore[arg-type]
-        row_format=chain([0, 1, 2]).row_format,
-    )
-    engine = BackgroundEngine(leaf, Background(np.zeros((4, 3)), None))
-    assert not values(engine, np.ones((5, 3))).any()
-    assert values(engine, np.ones((0, 3))).shape == (0, 3, 1)
-
-
-LONG_CALL = """
-import sys, numpy as np
-sys.path.insert(0, {tests!r})
-from strategies import random_ensemble
-from linear_treeshap.engines.background import Background, BackgroundEngine
-rng = np.random.default_rng(1)
-ensemble = random_ensemble(rng, n_features=40, n_trees=60, max_depth=30, max_leaves=400)
-background = Background(rng.normal(size=(2000, 40)), None)
-engine, rows = BackgroundEngine(ensemble, background), rng.normal(size=(20_000, 40))
-out = np.empty((20_000, 40, 1))
-print("ready", flush=True)
-try:
-    engine.values(rows, out, n_jobs={n_jobs})
-    print("finished")
-except KeyboardInterrupt:
-    print("interrupted", flush=True)
-"""
-
-
-@pytest.mark.parametrize("n_jobs", [1, 2])
-def test_ctrl_c_interrupts_within_a_second(n_jobs: int) -> None:
-    assert interrupt(LONG_CALL, n_jobs=n_jobs) == ""

@@ -1,34 +1,31 @@
-"""What the engine promises besides right numbers: the same bits always, few resources, and manners."""
+"""What the engine of values promises besides what all engines do: large models, threads, the machine."""
 
 from __future__ import annotations
 
-import multiprocessing
 import os
 import subprocess
 import sys
-import threading
-from concurrent.futures import ThreadPoolExecutor
-from itertools import pairwise
 from pathlib import Path
 
 import numpy as np
 import numpy.typing as npt
 import pytest
+from engines import value_engine
 from interrupts import interrupt
 from strategies import chain, random_ensemble, random_rows
 
+from linear_treeshap.engines.program import KERNEL_VARIABLE, Program
 from linear_treeshap.engines.threads import _cgroup_cpus, available_cpus, n_threads
-from linear_treeshap.engines.values import KERNEL_VARIABLE, Engine
+from linear_treeshap.engines.values import ValueEngine
 from linear_treeshap.errors import InputError
 from linear_treeshap.model.ensemble import TreeEnsemble
-from linear_treeshap.model.row_format import RowFormat
 
 Float64 = npt.NDArray[np.float64]
 SUPPORT = Path(__file__).parents[1] / "support"
 
 
-def values(engine: Engine, rows: npt.NDArray[np.floating], n_jobs: int = 1) -> Float64:
-    out = np.empty((len(rows), engine.n_features, engine.n_outputs))
+def values(engine: ValueEngine, rows: npt.NDArray[np.floating], n_jobs: int = 1) -> Float64:
+    out = np.empty((len(rows), engine.n_players, engine.n_outputs))
     engine.values(rows, out, n_jobs=n_jobs)
     return out
 
@@ -46,27 +43,12 @@ def rows(forest: TreeEnsemble) -> Float64:
     return random_rows(np.random.default_rng(2), forest, 1500)
 
 
-def test_bits_do_not_depend_on_threads(forest: TreeEnsemble, rows: Float64) -> None:
-    engine = Engine(forest)
-    for n in (1, 3, 40, 1500):
-        assert values(engine, rows[:n], n_jobs=4).tobytes() == values(engine, rows[:n], n_jobs=1).tobytes()
-
-
-def test_bits_do_not_depend_on_how_rows_are_cut(forest: TreeEnsemble, rows: Float64) -> None:
-    engine = Engine(forest)
-    whole = values(engine, rows)
-    for size in (1, 7, 64, 100, 1024):
-        parts = [values(engine, rows[i : i + size]) for i in range(0, min(len(rows), 20 * size), size)]
-        cut = np.concatenate(parts)
-        assert cut.tobytes() == whole[: len(cut)].tobytes(), f"in calls of {size} rows"
-
-
 def test_bits_do_not_depend_on_keeping_constants_expanded() -> None:
     """A model too large to keep expanded gives what its trees give one by one, chunk by chunk."""
     rng = np.random.default_rng(8)
     large = random_ensemble(rng, n_features=30, n_trees=150, max_depth=30, max_leaves=900)
     X = random_rows(rng, large, 70)
-    together = values(Engine(large), X)
+    together = values(value_engine(large), X)
     apart = np.zeros_like(together)
     for tree in range(large.n_trees):
         nodes = slice(large.tree_offsets[tree], large.tree_offsets[tree + 1])
@@ -85,120 +67,28 @@ def test_bits_do_not_depend_on_keeping_constants_expanded() -> None:
             category_offsets=large.category_offsets,
             category_codes=large.category_codes,
         )
-        apart += values(Engine(one), X)
+        apart += values(value_engine(one), X)
     # Only the order of summation differs.
     assert np.abs(together - apart).max() <= 1e-12 * np.abs(large.value).sum() / 100
-
-
-def test_float32_output_is_the_rounded_float64_output(forest: TreeEnsemble, rows: Float64) -> None:
-    engine = Engine(forest)
-    single = np.empty((len(rows), forest.n_features, forest.n_outputs), dtype=np.float32)
-    engine.values(rows, single, n_jobs=2)
-    np.testing.assert_array_equal(single, values(engine, rows).astype(np.float32))
-
-
-@pytest.mark.parametrize("n_rows", [0, 1, 8, 9, 16, 17, 63, 64, 65, 257])
-def test_any_number_of_rows(forest: TreeEnsemble, rows: Float64, n_rows: int) -> None:
-    few = values(Engine(forest), rows[:n_rows])
-    assert few.tobytes() == values(Engine(forest), rows)[:n_rows].tobytes()
-
-
-def test_models_without_splits_say_nothing() -> None:
-    constant = chain([0])
-    leaf = TreeEnsemble(
-        tree_offsets=[0, 1, 2],  # type: ignore[arg-type]
-        left=[-1, -1],  # type: ignore[arg-type]
-        right=[-1, -1],  # type: ignore[arg-type]
-        feature=[-1, -1],  # type: ignore[arg-type]
-        threshold=[0, 0],  # type: ignore[arg-type]
-        cover=[1, 1],  # type: ignore[arg-type]
-        value=[[1], [2]],  # type: ignore[arg-type]
-        base_values=[0],  # type: ignore[arg-type]
-        row_format=RowFormat(n_features=3),
-    )
-    assert constant.n_leaves == 2
-    assert not values(Engine(leaf), np.ones((5, 3))).any()
 
 
 def test_a_hundred_thousand_columns_of_which_few_are_used() -> None:
     """Working memory depends on the columns a model uses, not on those it was trained with."""
     ensemble = chain([99_999, 5, 70_000])
     X = np.full((3, ensemble.n_features), -1.0)
-    used = np.flatnonzero(values(Engine(ensemble), X)[0, :, 0])
+    used = np.flatnonzero(values(value_engine(ensemble), X)[0, :, 0])
     assert used.tolist() == [5, 70_000, 99_999]
-
-
-def test_many_threads_share_an_engine(forest: TreeEnsemble, rows: Float64) -> None:
-    engine = Engine(forest)
-    expected = values(engine, rows).tobytes()
-    with ThreadPoolExecutor(8) as pool:
-        answers = list(pool.map(lambda _: values(engine, rows, n_jobs=2).tobytes(), range(16)))
-    assert all(answer == expected for answer in answers)
-
-
-def test_python_goes_on_while_rows_are_explained(forest: TreeEnsemble, rows: Float64) -> None:
-    """The lock of the interpreter is not held: a call that holds it would leave time for one breath."""
-    engine, breaths = Engine(forest), 0
-    call = threading.Thread(target=values, args=(engine, np.tile(rows, (10, 1))))
-    call.start()
-    while call.is_alive():
-        breaths += 1
-        call.join(timeout=0.001)
-    assert breaths > 10
-
-
-@pytest.mark.skipif(not hasattr(os, "fork"), reason="this system cannot fork")
-@pytest.mark.filterwarnings("ignore:.*multi-threaded, use of fork.*:DeprecationWarning")
-def test_works_after_a_fork(forest: TreeEnsemble, rows: Float64) -> None:
-    """There is no pool of threads that a child process would wait for in vain."""
-    engine = Engine(forest)
-    expected = values(engine, rows, n_jobs=2)
-    context = multiprocessing.get_context("fork")
-    queue = context.SimpleQueue()
-    child = context.Process(target=lambda: queue.put(values(engine, rows, n_jobs=2).tobytes()))
-    child.start()
-    assert queue.get() == expected.tobytes()
-    child.join(timeout=30)
-    assert child.exitcode == 0
-
-
-@pytest.mark.skipif(not hasattr(os, "fork"), reason="this system cannot fork")
-@pytest.mark.filterwarnings("ignore:.*multi-threaded, use of fork.*:DeprecationWarning")
-def test_works_after_a_fork_in_the_midst_of_other_threads_work(forest: TreeEnsemble, rows: Float64) -> None:
-    """A child has only the thread that forked; nothing it needs may be held by the others."""
-    engine = Engine(forest)
-    expected = values(engine, rows[:300]).tobytes()
-    context = multiprocessing.get_context("fork")
-    done = threading.Event()
-
-    def work() -> bool:
-        answers = [values(engine, rows, n_jobs=2).tobytes()]
-        while not done.is_set():
-            answers.append(values(engine, rows, n_jobs=2).tobytes())
-        return len(set(answers)) == 1
-
-    def child() -> None:
-        os._exit(0 if values(engine, rows[:300], n_jobs=3).tobytes() == expected else 1)
-
-    with ThreadPoolExecutor(3) as pool:
-        others = [pool.submit(work) for _ in range(3)]
-        children = [context.Process(target=child) for _ in range(5)]
-        for process in children:
-            process.start()
-            process.join(timeout=60)
-        done.set()
-    assert [process.exitcode for process in children] == [0] * 5
-    assert all(other.result() for other in others)
 
 
 LONG_CALL = """
 import sys, time, numpy as np
 sys.path.insert(0, {tests!r})
 from strategies import copies, random_ensemble
-from linear_treeshap.engines.values import Engine
+from engines import value_engine
+from linear_treeshap.engines.values import ValueEngine
 rng = np.random.default_rng(1)
 ensemble = copies(random_ensemble(rng, n_features=40, n_trees=20, max_depth=12, max_leaves=400), 100)
-engine, rows = Engine(ensemble), np.zeros((200_000, 40))
+engine, rows = value_engine(ensemble), np.zeros((200_000, 40))
 out = np.empty((200_000, 40, 1))
 print("ready", flush=True)
 try:
@@ -209,11 +99,6 @@ except KeyboardInterrupt:
     engine.values(rows[:10], out[:10], n_jobs={n_jobs})
     print("usable")
 """
-
-
-@pytest.mark.parametrize("n_jobs", [1, 2])
-def test_ctrl_c_interrupts_within_a_second(n_jobs: int) -> None:
-    assert interrupt(LONG_CALL, n_jobs=n_jobs) == "usable\n"
 
 
 def test_ctrl_c_interrupts_deep_trees_of_many_outputs() -> None:
@@ -241,57 +126,12 @@ def test_ctrl_c_interrupts_while_other_threads_explain() -> None:
     assert interrupt(begin + AMONG_OTHERS + 'print("ready"' + ready, n_jobs=2) == "usable\n"
 
 
-def test_progress_is_reported_and_its_errors_stop_the_work(forest: TreeEnsemble) -> None:
-    X = np.zeros((10_000, forest.n_features))
-    out = np.empty((len(X), forest.n_features, 2))
-    shares: list[float] = []
-    Engine(forest).values(X, out, n_jobs=1, progress=shares.append)
-    assert shares
-    assert all(0 <= a <= b <= 1 for a, b in pairwise(shares))
-
-    def refuse(share: float) -> None:
-        raise RuntimeError("enough")
-
-    with pytest.raises(RuntimeError, match="enough"):
-        Engine(forest).values(X, out, n_jobs=2, progress=refuse)
-
-
-def test_progress_may_explain_other_rows_meanwhile(forest: TreeEnsemble, rows: Float64) -> None:
-    """On the very thread whose working memory the long call uses."""
-    engine = Engine(forest)
-    expected = values(engine, rows[:50])
-    X = np.tile(rows, (8, 1))
-    meanwhile: list[bytes] = []
-    out = np.empty((len(X), forest.n_features, 2))
-    engine.values(
-        X, out, n_jobs=2, progress=lambda share: meanwhile.append(values(engine, rows[:50]).tobytes())
-    )
-    assert set(meanwhile) == {expected.tobytes()}
-    np.testing.assert_array_equal(out, np.tile(values(engine, rows), (8, 1, 1)))
-
-
-@pytest.mark.skipif(not Path("/proc/self/task").exists(), reason="this system does not list threads")
-def test_no_thread_outlives_its_call(forest: TreeEnsemble) -> None:
-    """Neither one that ends well nor one that a callback stops."""
-    X = np.zeros((5_000, forest.n_features))
-    out = np.empty((len(X), forest.n_features, 2))
-    before = len(os.listdir("/proc/self/task"))
-
-    def refuse(share: float) -> None:
-        raise RuntimeError("enough")
-
-    Engine(forest).values(X, out, n_jobs=6)
-    with pytest.raises(RuntimeError, match="enough"):
-        Engine(forest).values(X, out, n_jobs=6, progress=refuse)
-    assert len(os.listdir("/proc/self/task")) == before
-
-
 def test_the_environment_chooses_the_kernel(forest: TreeEnsemble, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setenv(KERNEL_VARIABLE, "baseline")
-    assert Engine(forest).kernel == "baseline"
+    assert Program(forest).kernel == "baseline"
     monkeypatch.setenv(KERNEL_VARIABLE, "sse9")
     with pytest.raises(InputError, match="'sse9' cannot run on this machine"):
-        Engine(forest)
+        Program(forest)
 
 
 @pytest.mark.skipif(sys.platform != "linux", reason="limits are set as Linux has them")
@@ -307,8 +147,8 @@ def test_work_goes_on_where_threads_cannot_be_had() -> None:
         f"import sys; sys.path.insert(0, {str(SUPPORT)!r})\n"
         "import numpy as np\n"
         "from strategies import random_ensemble\n"
-        "from linear_treeshap.engines.values import Engine\n"
-        "engine = Engine(random_ensemble(np.random.default_rng(0), n_trees=50, max_leaves=60))\n"
+        "from engines import value_engine\n"
+        "engine = value_engine(random_ensemble(np.random.default_rng(0), n_trees=50, max_leaves=60))\n"
         "rows, out, again = np.zeros((20_000, 5)), np.empty((20_000, 5, 1)), np.empty((20_000, 5, 1))\n"
         "engine.values(rows, out, n_jobs=1)\n"
         "engine.values(rows, again, n_jobs=64)\n"

@@ -11,11 +11,11 @@ from typing import Any
 import numpy as np
 import numpy.typing as npt
 import pytest
+from engines import value_engine
 from strategies import chain, random_ensemble, random_rows
 
 from linear_treeshap import InputError, TreeExplainer, kernels, oracle
 from linear_treeshap.engines.indices import Beta, index_of
-from linear_treeshap.engines.values import Engine
 from linear_treeshap.model.ensemble import TreeEnsemble
 
 Float64 = npt.NDArray[np.float64]
@@ -78,7 +78,7 @@ SETTINGS: dict[str, dict[str, Any]] = {
 def values(ensemble: TreeEnsemble, rows: npt.ArrayLike, index: Any, kernel: str | None = None) -> Float64:
     X = np.ascontiguousarray(rows, dtype=ensemble.row_format.numpy_dtype)
     out = np.empty((len(X), ensemble.n_features, ensemble.n_outputs))
-    Engine(ensemble, index=index_of(index, ensemble.n_features), kernel=kernel).values(X, out, n_jobs=1)
+    value_engine(ensemble, index=index_of(index, ensemble.n_features), kernel=kernel).values(X, out, n_jobs=1)
     return out
 
 
@@ -145,7 +145,7 @@ def test_weights_that_no_rule_can_follow_are_refused() -> None:
     weights = [Fraction(0)] * 40
     weights[20] = Fraction(1, comb(39, 20))
     with pytest.raises(InputError, match="too far from those of any measure"):
-        Engine(chain(list(range(40))), index=index_of(("sizes", weights), 40))
+        value_engine(chain(list(range(40))), index=index_of(("sizes", weights), 40))
 
 
 @pytest.mark.parametrize(

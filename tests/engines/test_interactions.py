@@ -11,13 +11,13 @@ from typing import Any
 import numpy as np
 import numpy.typing as npt
 import pytest
+from engines import set_engine, value_engine
 from interrupts import interrupt
 from strategies import chain, random_ensemble, random_rows
 
 from linear_treeshap import _core, oracle
 from linear_treeshap.engines.indices import SHAPLEY, Index, index_of
-from linear_treeshap.engines.sets import pair_engine, set_engine
-from linear_treeshap.engines.values import Engine
+from linear_treeshap.engines.values import ValueEngine
 from linear_treeshap.errors import InputError
 from linear_treeshap.model.ensemble import TreeEnsemble
 from linear_treeshap.players.players import Players
@@ -57,7 +57,7 @@ def by_set(
     **options: Any,
 ) -> list[dict[tuple[int, ...], Float64]]:
     """For each row, set → (n_outputs,) by the engine."""
-    engine = set_engine(Engine(ensemble, index=index, **options), kind, order, index)
+    engine = set_engine(ensemble, kind, order, index, **options)
     out = np.empty((len(rows), len(engine.sets), ensemble.n_outputs))
     engine.values(rows, out, n_jobs=1)
     return [dict(zip(engine.sets, row, strict=True)) for row in out]
@@ -180,7 +180,7 @@ def dense(ensemble: TreeEnsemble, rows: npt.NDArray[Any], dtype: Any = np.float6
     out = np.full(
         (len(rows), ensemble.n_features, ensemble.n_features, ensemble.n_outputs), np.nan, dtype=dtype
     )
-    pair_engine(Engine(ensemble), SHAPLEY).matrices(rows, out, **options)
+    value_engine(ensemble).pairs(rows, out, **options)
     return out
 
 
@@ -207,9 +207,9 @@ def many_rows(forest: TreeEnsemble) -> Float64:
 
 
 def sparse(
-    engine: Engine, rows: npt.NDArray[Any], order: int = 2, n_jobs: int = 1, dtype: Any = np.float64
+    engine: ValueEngine, rows: npt.NDArray[Any], order: int = 2, n_jobs: int = 1, dtype: Any = np.float64
 ) -> Any:
-    sets = set_engine(engine, "k-SII", order, SHAPLEY)
+    sets = engine.sets("k-SII", order)
     out = np.full((len(rows), len(sets.sets), engine.n_outputs), np.nan, dtype=dtype)
     sets.values(rows, out, n_jobs=n_jobs)
     return out
@@ -219,31 +219,9 @@ def test_matrices_are_symmetric_and_add_up_to_the_values(forest: TreeEnsemble, m
     found = dense(forest, many_rows)
     assert (found == found.transpose(0, 2, 1, 3)).all()
     values = np.empty((len(many_rows), forest.n_features, forest.n_outputs))
-    Engine(forest).values(many_rows, values)
+    value_engine(forest).values(many_rows, values)
     # Sums over 150 trees in another order.
     np.testing.assert_allclose(found.sum(axis=2), values, rtol=0, atol=1e-12)
-
-
-def test_bits_do_not_depend_on_threads(forest: TreeEnsemble, many_rows: Float64) -> None:
-    engine = Engine(forest)
-    for n in (1, 70, 400):
-        for order in (2, 3):
-            one, four = (sparse(engine, many_rows[:n], order, n_jobs) for n_jobs in (1, 4))
-            assert one.tobytes() == four.tobytes()
-        assert (
-            dense(forest, many_rows[:n], n_jobs=4).tobytes()
-            == dense(forest, many_rows[:n], n_jobs=1).tobytes()
-        )
-
-
-def test_bits_do_not_depend_on_how_rows_are_cut(forest: TreeEnsemble, many_rows: Float64) -> None:
-    engine = Engine(forest)
-    whole = sparse(engine, many_rows)
-    for size in (1, 7, 64, 100):
-        cut = np.concatenate(
-            [sparse(engine, many_rows[i : i + size]) for i in range(0, 10 * size, size)][:10]
-        )
-        assert cut.tobytes() == whole[: len(cut)].tobytes(), f"in calls of {size} rows"
 
 
 def test_bits_do_not_depend_on_keeping_constants() -> None:
@@ -251,24 +229,24 @@ def test_bits_do_not_depend_on_keeping_constants() -> None:
     rng = np.random.default_rng(8)
     large = random_ensemble(rng, n_features=12, n_trees=60, max_depth=30, max_leaves=900)
     rows = random_rows(rng, large, 40)
-    together = sparse(Engine(large), rows)
+    together = sparse(value_engine(large), rows)
     matrices = dense(large, rows)[..., 0]
-    sets = set_engine(Engine(large), "k-SII", 2, SHAPLEY).sets
+    sets = set_engine(large, "k-SII", 2).sets
     for place, members in enumerate(sets):
         i, j = members[0], members[-1]
         np.testing.assert_array_equal(matrices[:, i, j], together[:, place, 0] / len(members))
 
 
 def test_kernels_agree(forest: TreeEnsemble, many_rows: Float64) -> None:
-    answers = [sparse(Engine(forest, kernel=kernel), many_rows, 3) for kernel in KERNELS]
+    answers = [sparse(value_engine(forest, kernel=kernel), many_rows, 3) for kernel in KERNELS]
     for answer in answers[1:]:
         np.testing.assert_allclose(answer, answers[0], rtol=0, atol=1e-12)
 
 
 def test_sums_over_rows(forest: TreeEnsemble, many_rows: Float64) -> None:
     """Any number of threads gives the same bits, and the sums are those of the values."""
-    engine = set_engine(Engine(forest), "k-SII", 2, SHAPLEY)
-    values = sparse(Engine(forest), many_rows)
+    engine = set_engine(forest, "k-SII", 2)
+    values = sparse(value_engine(forest), many_rows)
     sums = []
     for n_jobs in (1, 4):
         total, total_abs = np.zeros((2, len(engine.sets), forest.n_outputs))
@@ -279,22 +257,9 @@ def test_sums_over_rows(forest: TreeEnsemble, many_rows: Float64) -> None:
     assert sums[0] == sums[1]
 
 
-def test_float32_output_is_the_rounded_float64_output(forest: TreeEnsemble, many_rows: Float64) -> None:
-    rows = many_rows[:50]
-    np.testing.assert_array_equal(dense(forest, rows, np.float32), dense(forest, rows).astype(np.float32))
-    single = sparse(Engine(forest), rows, dtype=np.float32)
-    np.testing.assert_array_equal(single, sparse(Engine(forest), rows).astype(np.float32))
-
-
-@pytest.mark.parametrize("n_rows", [0, 1, 8, 9, 63, 65])
-def test_any_number_of_rows(forest: TreeEnsemble, many_rows: Float64, n_rows: int) -> None:
-    assert sparse(Engine(forest), many_rows[:n_rows]).shape[0] == n_rows
-    assert dense(forest, many_rows[:n_rows]).tobytes() == dense(forest, many_rows)[:n_rows].tobytes()
-
-
 def test_models_without_splits_have_no_sets() -> None:
     leaf = chain([])
-    assert set_engine(Engine(leaf), "SII", 3, SHAPLEY).sets == ()
+    assert set_engine(leaf, "SII", 3).sets == ()
     assert dense(leaf, np.empty((5, 0))).shape == (5, 0, 0, 1)
 
 
@@ -303,32 +268,30 @@ def test_long_paths() -> None:
     rng = np.random.default_rng(9)
     ensemble = chain(rng.permutation(60).tolist(), share=0.9)
     rows = np.where(rng.random((20, 60)) < 0.95, -1.0, 1.0)
-    assert len(set_engine(Engine(ensemble), "SII", 2, SHAPLEY).sets) == 60 + comb(60, 2)
+    assert len(set_engine(ensemble, "SII", 2).sets) == 60 + comb(60, 2)
     values = np.empty((20, 60, 1))
-    Engine(ensemble).values(rows, values)
+    value_engine(ensemble).values(rows, values)
     np.testing.assert_allclose(dense(ensemble, rows).sum(axis=2), values, rtol=0, atol=1e-13)
 
 
 def test_too_many_sets_are_refused() -> None:
     with pytest.raises(InputError, match="Ask for a lower order"):
-        set_engine(Engine(chain(list(range(100)))), "SII", 8, SHAPLEY)
+        set_engine(chain(list(range(100))), "SII", 8)
 
 
 @pytest.mark.parametrize("order", [0, 17, 2.0, True, "2", None])
 def test_an_order_that_is_none_is_refused(order: Any) -> None:
     with pytest.raises(InputError, match="order must be a whole number from 1 to 16"):
-        set_engine(Engine(chain([0, 1])), "SII", order, SHAPLEY)
+        set_engine(chain([0, 1]), "SII", order)
 
 
 LONG_CALL = """
 import sys, numpy as np
 sys.path.insert(0, {tests!r})
 from strategies import random_ensemble
-from linear_treeshap.engines.values import Engine
-from linear_treeshap.engines.indices import SHAPLEY
-from linear_treeshap.engines.sets import set_engine
+from engines import set_engine
 ensemble = random_ensemble(np.random.default_rng(0), n_features=12, n_trees=200, max_depth=10, max_leaves=100)
-engine = set_engine(Engine(ensemble), "SII", 3, SHAPLEY)
+engine = set_engine(ensemble, "SII", 3)
 rows, sums = np.zeros((1_000_000, 12)), np.zeros((2, len(engine.sets), 1))
 print("ready", flush=True)
 try:
@@ -346,7 +309,7 @@ def test_ctrl_c_interrupts_within_a_second(n_jobs: int) -> None:
 
 def test_progress_reaches_one(forest: TreeEnsemble, many_rows: Float64) -> None:
     """Both parts of Shapley-Taylor are shares of one whole."""
-    engine = set_engine(Engine(forest), "STII", 3, SHAPLEY)
+    engine = set_engine(forest, "STII", 3)
     out = np.empty((len(many_rows), len(engine.sets), forest.n_outputs))
     shares: list[float] = []
     engine.values(many_rows, out, n_jobs=1, progress=shares.append)

@@ -8,10 +8,10 @@ from typing import Any, Literal
 import numpy as np
 import numpy.typing as npt
 import pytest
+from engines import value_engine
 from strategies import chain, random_ensemble, random_rows
 
 from linear_treeshap import _core, oracle, paper
-from linear_treeshap.engines.values import Engine
 from linear_treeshap.model.ensemble import TreeEnsemble
 from linear_treeshap.model.row_format import RowFormat
 
@@ -41,7 +41,7 @@ SETTINGS: dict[str, dict[str, Any]] = {
 def explain(ensemble: TreeEnsemble, rows: npt.ArrayLike, kernel: str | None = None) -> Float64:
     X = np.ascontiguousarray(np.asarray(rows), dtype=ensemble.row_format.numpy_dtype)
     out = np.empty((len(X), ensemble.n_features, ensemble.n_outputs))
-    Engine(ensemble, kernel=kernel).values(X, out, n_jobs=1)
+    value_engine(ensemble, kernel=kernel).values(X, out, n_jobs=1)
     return out
 
 

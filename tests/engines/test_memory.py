@@ -30,19 +30,19 @@ import ctypes, json, re, sys
 import numpy as np
 sys.path.insert(0, sys.argv[1])
 from strategies import chain, copies, random_ensemble
-from linear_treeshap.engines.values import Engine
+from engines import value_engine
 
 def megabytes(name):
     return int(re.search(name + r":\\s*(\\d+) kB", open("/proc/self/status").read())[1]) / 1024
 
 rng = np.random.default_rng(0)
-Engine(chain([0]))
+value_engine(chain([0]))
 ensemble = eval(sys.argv[2])
 ensemble.cover_ratio
 if hasattr(ctypes.CDLL(None), "malloc_trim"):
     ctypes.CDLL(None).malloc_trim(0)  # or the model would be put where something else has been
 before = megabytes("VmRSS")
-engine = Engine(ensemble)
+engine = value_engine(ensemble)
 compiled = megabytes("VmRSS") - before
 rows = np.zeros((300, ensemble.n_features))
 out = np.ones((300, engine.n_players, engine.n_outputs))

@@ -8,10 +8,11 @@ from itertools import pairwise
 import numpy as np
 import numpy.typing as npt
 import pytest
+from engines import value_engine
 from strategies import copies, random_ensemble, random_rows
 
 from linear_treeshap import _core
-from linear_treeshap.engines.values import Engine
+from linear_treeshap.engines.values import ValueEngine
 from linear_treeshap.model.ensemble import TreeEnsemble
 
 Values = npt.NDArray[np.floating]
@@ -37,7 +38,7 @@ MODELS: dict[str, Callable[[np.random.Generator], TreeEnsemble]] = {
 }
 
 
-def values(engine: Engine, rows: Values, n_jobs: int, dtype: npt.DTypeLike = np.float64) -> Values:
+def values(engine: ValueEngine, rows: Values, n_jobs: int, dtype: npt.DTypeLike = np.float64) -> Values:
     out = np.full((len(rows), engine.n_players, engine.n_outputs), np.nan, dtype=dtype)
     engine.values(rows, out, n_jobs=n_jobs)
     return out
@@ -56,9 +57,9 @@ def test_bits_do_not_depend_on_threads_or_cuts(model: str, kernel: str) -> None:
     """One to 300 rows, in one call or several, on one to eight threads, to float64 or float32."""
     rng = np.random.default_rng(len(model))
     ensemble = MODELS[model](rng)
-    engine = Engine(ensemble, kernel=kernel)
+    engine = value_engine(ensemble, kernel=kernel)
     with np.errstate(over="ignore"):  # beyond float32 is infinity
-        all_rows = random_rows(rng, ensemble, 300).astype(engine.row_dtype)
+        all_rows = random_rows(rng, ensemble, 300).astype(engine.program.ensemble.row_format.numpy_dtype)
     whole = values(engine, all_rows, n_jobs=1)
     for n_rows in (300, int(rng.integers(20, 200)), int(rng.integers(2, 20)), 1):
         first = int(rng.integers(301 - n_rows))

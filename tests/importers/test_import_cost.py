@@ -18,9 +18,9 @@ from typing import Any
 import numpy as np
 import pytest
 import zoo
+from engines import value_engine
 from model_files import repeated_json, repeated_lightgbm, repeated_ubjson
 
-from linear_treeshap.engines.values import Engine
 from linear_treeshap.importers import import_model
 
 #: How deep the trees are → how many of them: some 15,000 nodes each.
@@ -182,7 +182,7 @@ def test_a_file_is_read_quickly(form: str, depth: int, large_file: Any) -> None:
 @shapes
 def test_what_was_read_is_compiled_quickly(depth: int, large_file: Any) -> None:
     ensemble = import_model(large_file("ubj", depth)[1])
-    assert seconds(lambda: Engine(ensemble)) <= 3e-6 * ensemble.n_nodes  # as above
+    assert seconds(lambda: value_engine(ensemble)) <= 3e-6 * ensemble.n_nodes  # as above
 
 
 @pytest.mark.skipif(sys.platform != "linux", reason="peaks of memory are read from /proc")

@@ -8,7 +8,7 @@ import pytest
 import zoo
 
 from linear_treeshap import TreeExplainer, kernels
-from linear_treeshap.engines.values import KERNEL_VARIABLE
+from linear_treeshap.engines.program import KERNEL_VARIABLE
 from linear_treeshap.oracle import as_float, shapley_values
 from linear_treeshap.rows.rows import read_rows
 

@@ -13,6 +13,7 @@ from typing import Any
 import numpy as np
 import numpy.typing as npt
 import pytest
+from engines import value_engine
 from hypothesis import given, settings
 from hypothesis import strategies as st
 from strategies import chain, ensembles, random_ensemble, random_rows
@@ -27,7 +28,6 @@ from linear_treeshap import (
     load,
     oracle,
 )
-from linear_treeshap.engines.values import Engine
 from linear_treeshap.model.ensemble import TreeEnsemble, first_trees
 from linear_treeshap.players.players import Players, group_columns
 from linear_treeshap.storage import saved_explainer
@@ -41,9 +41,9 @@ def _players(of_column: Any, n_players: int) -> Players:
 
 
 def _values(ensemble: TreeEnsemble, players: Players, rows: Float64) -> Float64:
-    engine = Engine(ensemble, players=players)
+    engine = value_engine(ensemble, players=players)
     out = np.empty((len(rows), players.n_players, ensemble.n_outputs))
-    engine.values(ensemble.cast_rows(rows).astype(engine.row_dtype), out, n_jobs=1)
+    engine.values(ensemble.cast_rows(rows).astype(ensemble.row_format.numpy_dtype), out, n_jobs=1)
     return out
 
 
@@ -94,7 +94,7 @@ def test_one_group_of_everything_gets_the_whole_difference() -> None:
 def test_players_of_other_columns_are_refused() -> None:
     ensemble = random_ensemble(np.random.default_rng(0), n_features=5)
     with pytest.raises(InputError, match="Players of 2 columns were given for a model of 5"):
-        Engine(ensemble, players=_players([0, 0], 1))
+        value_engine(ensemble, players=_players([0, 0], 1))
 
 
 NAMES = ("age", "city_Bern", "city_Rome", "income", "city_Oslo")

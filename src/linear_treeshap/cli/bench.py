@@ -12,8 +12,9 @@ from typing import Any
 import numpy as np
 import numpy.typing as npt
 
+from ..engines.program import Program, kernels
 from ..engines.threads import available_cpus
-from ..engines.values import Engine, kernels
+from ..engines.values import ValueEngine
 from ..importers.pipelines.preprocessing import preprocessing_of
 from ..model.ensemble import TreeEnsemble
 from ..model.row_format import RowFormat
@@ -89,7 +90,7 @@ def _ours(ensemble: TreeEnsemble, ready: Array) -> tuple[list[dict[str, Any]], A
     if available_cpus() > 1:
         cases.append((kernels()[0], available_cpus()))
     for kernel, threads in cases:
-        engine = Engine(ensemble, kernel=kernel)
+        engine = ValueEngine(Program(ensemble, kernel=kernel))
         seconds = _seconds(partial(engine.values, ready, values, n_jobs=threads))
         found.append(_line(f"linear-treeshap, {kernel}", threads, seconds, len(ready), ensemble))
     return found, values

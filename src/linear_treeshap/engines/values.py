@@ -1,118 +1,59 @@
-"""TreeEnsemble → compiled engine → values: the Python side of the seam to C++.
-
-Compiling is done once, explaining many times and from any number of threads: the engine never
-changes after it is made.
-"""
+"""Path-dependent values: a missing feature sends a row both ways, weighted as the training rows were."""
 
 from __future__ import annotations
 
-import os
-from collections.abc import Callable
 from typing import Any
 
 import numpy as np
 import numpy.typing as npt
 
 from .. import _core
-from ..errors import InputError
-from ..model.ensemble import TreeEnsemble
-from ..players.players import Players
-from .indices import SHAPLEY, Index
+from .contract import Tell, Values
+from .program import Program
+from .sets import SetEngine, pair_terms, terms_of
 from .threads import n_threads
 
-__all__ = ["KERNEL_VARIABLE", "Engine", "kernels"]
+__all__ = ["ValueEngine"]
 
-#: Set this environment variable to one of `linear_treeshap.kernels()` to force an instruction set.
-KERNEL_VARIABLE = "LINEAR_TREESHAP_KERNEL"
+Float64 = npt.NDArray[np.float64]
 
 
-class Engine:
-    """A compiled ensemble. ``values`` writes the values of rows that are ready to be read.
+class ValueEngine:
+    """The values of a program's index, and the interactions of its players; see `Engine`."""
 
-    ``players`` are those of the ensemble's columns; by default each column is its own.
-    """
+    def __init__(self, program: Program) -> None:
+        self.program = program
+        self.n_players, self.n_outputs = program.n_players, program.n_outputs
+        self._native = _core.ValueEngine(program.compiled)
+        self._sets: dict[Any, SetEngine] = {}  # those that were asked for before
 
-    def __init__(
-        self,
-        ensemble: TreeEnsemble,
-        *,
-        players: Players | None = None,
-        index: Index = SHAPLEY,
-        kernel: str | None = None,
-    ) -> None:
-        if players is not None and len(players.of_column) != ensemble.n_features:
-            raise InputError(
-                f"Players of {len(players.of_column)} columns were given for a model of "
-                f"{ensemble.n_features} columns."
-            )
-        columns = np.arange(ensemble.n_features, dtype=np.int32)
-        self.n_features = ensemble.n_features
-        self.n_players = ensemble.n_features if players is None else players.n_players
-        self.n_outputs = ensemble.n_outputs
-        self.row_dtype = ensemble.row_format.numpy_dtype
-        self._ensemble = ensemble
-        kernel = kernel or os.environ.get(KERNEL_VARIABLE) or None
-        if kernel is not None and kernel not in _core.kernels():
-            raise InputError(
-                f"Kernel {kernel!r} cannot run on this machine; it has {', '.join(_core.kernels())}. "
-                f"Unset {KERNEL_VARIABLE} to use the best one."
-            )
-        self._compiled = _core.compile(
-            tree_offsets=ensemble.tree_offsets,
-            left=ensemble.left,
-            right=ensemble.right,
-            feature=ensemble.feature,
-            threshold=ensemble.threshold,
-            missing_left=ensemble.missing_left,
-            category_set=ensemble.category_set,
-            category_offsets=ensemble.category_offsets,
-            category_codes=ensemble.category_codes,
-            cover=ensemble.cover,
-            value=ensemble.value,
-            tree_output=ensemble.tree_output,
-            player=columns if players is None else players.of_column,
-            n_outputs=ensemble.n_outputs,
-            n_players=self.n_players,
-            is_float32=ensemble.row_format.dtype == "float32",
-            rule=index.rule,
-            kernel=kernel,
-        )
-
-        self.interactions = self._compiled.interactions
-        #: Engines for interactions that were asked for before; see `set_engine`.
-        self.set_engines: dict[Any, Any] = {}
-
-    @property
-    def kernel(self) -> str:
-        """The instruction set in use: "avx512", "avx2", or "baseline": what any machine has (SSE2, NEON)."""
-        return self._compiled.kernel
-
-    @property
-    def expected_value(self) -> npt.NDArray[np.float64]:
-        """(n_outputs,) what the values of a row are added to."""
-        return self._ensemble.expected_value
+    def base_values(self, y: Float64 | None = None) -> Float64:
+        """(n_outputs,) the mean prediction of the training rows."""
+        return self.program.ensemble.expected_value
 
     def values(
         self,
-        rows: npt.NDArray[np.floating],
-        out: npt.NDArray[np.floating],
+        rows: Values,
+        out: Values,
         *,
+        y: Float64 | None = None,
         n_jobs: int | None = None,
-        progress: Callable[[float], object] | None = None,
+        progress: Tell | None = None,
     ) -> None:
-        """Write the values of ``rows`` to ``out``, (n_rows, n_players, n_outputs).
+        """Write the values of ``rows`` to ``out``, (n_rows, n_players, n_outputs)."""
+        self._native.explain(rows, out, n_threads=n_threads(n_jobs), progress=progress)
 
-        ``rows`` is C-contiguous and of the ensemble's row type; ``out`` is C-contiguous, float64 or
-        float32. Sums are float64 either way.
-        """
-        self._compiled.explain(rows, out, n_threads=n_threads(n_jobs), progress=progress)
+    def pairs(
+        self, rows: Values, out: Values, *, n_jobs: int | None = None, progress: Tell | None = None
+    ) -> None:
+        """Write (n_rows, n_players, n_players, n_outputs), pairs split in half."""
+        self._set_engine(pair_terms(self.program.index)).matrices(rows, out, n_jobs=n_jobs, progress=progress)
 
+    def sets(self, kind: str | None, order: Any) -> SetEngine:
+        """The engine of an interaction index for sets of up to ``order`` players."""
+        return self._set_engine(terms_of(kind, order, self.program.index))
 
-def kernels() -> list[str]:
-    """The instruction sets that this machine can run, the best first, which is the one in use.
-
-    >>> import linear_treeshap
-    >>> linear_treeshap.kernels()[-1]
-    'baseline'
-    """
-    return _core.kernels()
+    def _set_engine(self, terms: Any) -> SetEngine:
+        if terms not in self._sets:
+            self._sets[terms] = SetEngine(self.program, terms)
+        return self._sets[terms]

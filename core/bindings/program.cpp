@@ -1,0 +1,118 @@
+// An ensemble and an index → a Program, which every engine walks.
+
+#include <nanobind/stl/string.h>
+#include <nanobind/stl/tuple.h>
+#include <nanobind/stl/unique_ptr.h>
+#include <nanobind/stl/vector.h>
+
+#include <memory>
+#include <optional>
+#include <string>
+#include <tuple>
+#include <vector>
+
+#include "background/prediction.hpp"
+#include "bindings/bindings.hpp"
+#include "compile/quadrature.hpp"
+
+using namespace nanobind::literals;
+
+namespace linear_treeshap {
+namespace {
+
+using Predictions = nb::ndarray<double, nb::ndim<2>, nb::c_contig, nb::device::cpu>;
+
+template <class T>
+std::span<const T> span(const Array<T>& a) {
+    return {a.data(), a.size()};
+}
+
+const Kernel& kernel_named(const std::optional<std::string>& name) {
+    for (const Kernel* kernel : kernels())
+        if (kernel->is_supported() && (!name || kernel->name == *name)) return *kernel;
+    throw nb::value_error(("this machine has no kernel named '" + *name + "'").c_str());
+}
+
+template <class Number>
+void predict_rows(const Compiled& compiled, const Matrix<Number>& rows, const Predictions& out, int n_threads) {
+    const RowsView view = rows_of(compiled.program, rows);
+    require(out.shape(0) == rows.shape(0) && out.shape(1) == static_cast<std::size_t>(compiled.program.n_outputs));
+    const Progress nobody;
+    const auto poll = poll_for(nobody);
+    const nb::gil_scoped_release no_gil;
+    predict(compiled.program, background_kernel_of(compiled.kernel), view, {out.data(), out.size()}, n_threads, poll);
+}
+
+}  // namespace
+
+RuleFor rule_for(const nb::callable& rule) {
+    return [&rule](int n_players) {
+        const nb::gil_scoped_acquire gil;
+        const auto [point, absent, weight] =
+            nb::cast<std::tuple<Array<double>, Array<double>, Array<double>>>(rule(n_players));
+        if (point.size() == 0 || absent.size() != point.size() || weight.size() != point.size())
+            throw nb::value_error("a rule needs points, and as many weights");
+        const auto numbers = [](const Array<double>& a) { return std::vector<double>(a.data(), a.data() + a.size()); };
+        return Rule(numbers(point), numbers(absent), numbers(weight));
+    };
+}
+
+void bind_program(nb::module_& m) {
+    m.def("kernels", [] {
+        std::vector<std::string> names;
+        for (const Kernel* kernel : kernels())
+            if (kernel->is_supported()) names.emplace_back(kernel->name);
+        return names;
+    });
+    m.def(
+        "gauss_legendre",
+        [](int n_points) {
+            const Rule rule = gauss_legendre(n_points);
+            return nb::make_tuple(array_of(rule.point), array_of(rule.absent), array_of(rule.weight));
+        },
+        "n_points"_a);
+
+    auto program = nb::class_<Compiled>(m, "Program");
+    program.def_prop_ro("kernel", [](const Compiled& compiled) { return std::string(compiled.kernel.name); });
+    const auto def_predict = [&](auto* one) {
+        program.def("predict", one, "rows"_a, "out"_a, nb::kw_only(), "n_threads"_a);
+    };
+    def_predict(&predict_rows<float>);
+    def_predict(&predict_rows<double>);
+
+    m.def(
+        "compile",
+        [](const Array<std::int64_t>& tree_offsets, const Array<std::int32_t>& left, const Array<std::int32_t>& right,
+           const Array<std::int32_t>& feature, const Array<double>& threshold, const Array<bool>& missing_left,
+           const Array<std::int32_t>& category_set, const Array<std::int64_t>& category_offsets,
+           const Array<std::int32_t>& category_codes, const Array<double>& cover, const Matrix<double>& value,
+           const Array<std::int32_t>& tree_output, const Array<std::int32_t>& player, std::int32_t n_outputs,
+           std::int32_t n_players, bool is_float32, const nb::callable& rule,
+           const std::optional<std::string>& kernel) {
+            const EnsembleView view{.tree_offsets = span(tree_offsets),
+                                    .left = span(left),
+                                    .right = span(right),
+                                    .feature = span(feature),
+                                    .threshold = span(threshold),
+                                    .missing_left = span(missing_left),
+                                    .category_set = span(category_set),
+                                    .category_offsets = span(category_offsets),
+                                    .category_codes = span(category_codes),
+                                    .cover = span(cover),
+                                    .value = {value.data(), value.size()},
+                                    .tree_output = span(tree_output),
+                                    .player = span(player),
+                                    .width = static_cast<std::int32_t>(value.shape(1)),
+                                    .n_outputs = n_outputs,
+                                    .n_players = n_players,
+                                    .is_float32 = is_float32};
+            const Kernel& chosen = kernel_named(kernel);
+            const nb::gil_scoped_release no_gil;
+            return std::make_unique<Compiled>(Compiled{compile(view, rule_for(rule)), chosen});
+        },
+        nb::kw_only(), "tree_offsets"_a, "left"_a, "right"_a, "feature"_a, "threshold"_a, "missing_left"_a,
+        "category_set"_a, "category_offsets"_a, "category_codes"_a, "cover"_a, "value"_a, "tree_output"_a, "player"_a,
+        "n_outputs"_a, "n_players"_a, "is_float32"_a, "rule"_a, "kernel"_a.none());
+}
+
+}  // namespace linear_treeshap

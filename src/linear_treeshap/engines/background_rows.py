@@ -1,0 +1,90 @@
+"""The rows and weights that a user gives as ``data`` → background rows as the trees read them."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, replace
+from typing import Any
+
+import numpy as np
+import numpy.typing as npt
+
+from ..errors import InputError
+from ..importers.pipelines.preprocessing import Preprocessing
+from ..model.ensemble import TreeEnsemble
+from ..model.routing import visited_nodes
+from ..players.assignment import Roles
+from ..players.user_rows import Given
+
+__all__ = ["Background", "read_background", "with_covers_of"]
+
+Array = npt.NDArray[Any]
+Float64 = npt.NDArray[np.float64]
+
+
+@dataclass(frozen=True, eq=False)
+class Background:
+    """Background rows as the trees read them."""
+
+    rows: Array  # (n_rows, n_columns), C-contiguous, of the model's dtype
+    weights: Float64 | None  # (n_rows,) None if all count the same
+
+    def mean(self, numbers: Float64) -> Float64:
+        """The mean over the background of (n_rows, ...) numbers."""
+        return np.asarray(np.average(numbers, axis=0, weights=self.weights), dtype=np.float64)
+
+    @property
+    def shares(self) -> Float64:
+        """(n_rows,) what each row counts for; they add up to one."""
+        if self.weights is None:
+            return np.full(len(self.rows), 1.0 / len(self.rows))
+        return np.asarray(self.weights / self.weights.sum())
+
+
+def read_background(
+    data: Any, weights: Any, ensemble: TreeEnsemble, preprocessing: Preprocessing | None, roles: Roles
+) -> Background:
+    """Read ``data`` as rows to explain are read; one of shap's maskers stands for the rows it holds."""
+    if type(data).__module__.startswith("shap.maskers"):
+        if not hasattr(data, "data"):
+            raise InputError(
+                f"A {type(data).__name__} masker has no background rows. Pass the rows themselves."
+            )
+        data = data.data
+    try:
+        given = Given.of(data, ensemble, preprocessing, roles)
+    except InputError as error:
+        raise InputError(f"The background data does not fit the model: {error}") from error
+    if given.rows.n_rows == 0:
+        raise InputError("The background data has no rows. Pass at least one, or leave data out.")
+    rows = given.rows[0 : given.rows.n_rows]
+    # The engine reads it for as long as it lives, and the user may change what is theirs.
+    return Background(rows.copy(), _read_weights(weights, len(rows)))
+
+
+def _read_weights(weights: Any, n_rows: int) -> Float64 | None:
+    if weights is None:
+        return None
+    try:
+        array = np.array(weights, dtype=np.float64)
+    except (TypeError, ValueError) as error:
+        raise InputError(f"data_weights must be a number for each background row: {error}.") from error
+    if array.shape != (n_rows,):
+        raise InputError(
+            f"data_weights must have one number for each of the {n_rows} background rows, got an array of "
+            f"shape {array.shape}."
+        )
+    if not (np.isfinite(array).all() and (array >= 0).all() and array.sum() > 0):
+        raise InputError("data_weights must be finite, not negative, and not all zero.")
+    return array
+
+
+def with_covers_of(ensemble: TreeEnsemble, background: Background) -> TreeEnsemble:
+    """The same trees with the covers that this data has in them, as shap does for path-dependent values.
+
+    Below a node that none of it reaches, both children count one half.
+    """
+    cover = np.zeros(ensemble.n_nodes)
+    weights = np.ones(len(background.rows)) if background.weights is None else background.weights
+    for nodes, rows in visited_nodes(ensemble, background.rows):
+        cover += np.bincount(nodes, weights=weights[rows], minlength=ensemble.n_nodes)
+    return replace(ensemble, cover=cover)

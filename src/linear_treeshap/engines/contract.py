@@ -1,0 +1,64 @@
+"""What every engine promises, whatever it explains and wherever it runs.
+
+Rows that are ready to be read go in, values come out in an array of the caller's. An engine never changes
+after it is made, so threads may share it; bits depend neither on the number of threads nor on how rows are
+cut into calls; sums are float64, whatever ``out`` is. A call can be interrupted, and ``progress`` may explain
+other rows.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import TYPE_CHECKING, Any, Protocol
+
+import numpy as np
+import numpy.typing as npt
+
+if TYPE_CHECKING:
+    from .sets import SetEngine
+
+__all__ = ["Engine", "Tell", "Values"]
+
+#: Rows and values: float64 or float32, C-contiguous.
+Values = npt.NDArray[np.floating]
+#: Is told the share done, from 0 to 1.
+Tell = Callable[[float], object]
+
+
+class Engine(Protocol):
+    """A model, players and an index, ready to explain rows."""
+
+    @property
+    def n_players(self) -> int: ...
+
+    @property
+    def n_outputs(self) -> int: ...
+
+    def base_values(self, y: npt.NDArray[np.float64] | None = None) -> npt.NDArray[np.float64]:
+        """(n_outputs,) what values are added to; (n_rows, n_outputs) if it depends on the outcomes ``y``."""
+
+    def values(
+        self,
+        rows: Values,
+        out: Values,
+        *,
+        y: npt.NDArray[np.float64] | None = None,
+        n_jobs: int | None = None,
+        progress: Tell | None = None,
+    ) -> None:
+        """Write the values of ``rows`` to ``out``, (n_rows, n_players, n_outputs).
+
+        ``y`` (n_rows,) are outcomes, for engines whose values depend on them.
+        """
+
+    def pairs(
+        self, rows: Values, out: Values, *, n_jobs: int | None = None, progress: Tell | None = None
+    ) -> None:
+        """Write (n_rows, n_players, n_players, n_outputs): half of each pair's index in two places, and on
+        the diagonal what is left of each player's value."""
+
+    def sets(self, kind: str | None, order: Any) -> SetEngine:
+        """The engine of an interaction index, see `sets.KINDS`, for sets of up to ``order`` players.
+
+        An engine that has none raises InputError, as it does for ``pairs``.
+        """

@@ -1,0 +1,107 @@
+"""TreeEnsemble → Program: the Python side of the seam to C++.
+
+A program is an ensemble compiled for some players and an index: what the engines of this machine walk. It
+never changes after it is made.
+"""
+
+from __future__ import annotations
+
+import os
+
+import numpy as np
+import numpy.typing as npt
+
+from .. import _core
+from ..errors import InputError
+from ..model.ensemble import TreeEnsemble
+from ..players.players import Players
+from .contract import Values
+from .indices import SHAPLEY, Index
+from .threads import n_threads
+
+__all__ = ["KERNEL_VARIABLE", "Program", "kernels"]
+
+Float64 = npt.NDArray[np.float64]
+
+#: Set this environment variable to one of `linear_treeshap.kernels()` to force an instruction set.
+KERNEL_VARIABLE = "LINEAR_TREESHAP_KERNEL"
+
+
+class Program:
+    """A compiled ensemble. ``players`` are those of its columns; by default each column is its own."""
+
+    def __init__(
+        self,
+        ensemble: TreeEnsemble,
+        *,
+        players: Players | None = None,
+        index: Index = SHAPLEY,
+        kernel: str | None = None,
+    ) -> None:
+        if players is not None and len(players.of_column) != ensemble.n_features:
+            raise InputError(
+                f"Players of {len(players.of_column)} columns were given for a model of "
+                f"{ensemble.n_features} columns."
+            )
+        kernel = kernel or os.environ.get(KERNEL_VARIABLE) or None
+        if kernel is not None and kernel not in _core.kernels():
+            raise InputError(
+                f"Kernel {kernel!r} cannot run on this machine; it has {', '.join(_core.kernels())}. "
+                f"Unset {KERNEL_VARIABLE} to use the best one."
+            )
+        self.ensemble = ensemble
+        self.index = index
+        self.n_players = ensemble.n_features if players is None else players.n_players
+        self.n_outputs = ensemble.n_outputs
+        self.compiled = _core.compile(
+            tree_offsets=ensemble.tree_offsets,
+            left=ensemble.left,
+            right=ensemble.right,
+            feature=ensemble.feature,
+            threshold=ensemble.threshold,
+            missing_left=ensemble.missing_left,
+            category_set=ensemble.category_set,
+            category_offsets=ensemble.category_offsets,
+            category_codes=ensemble.category_codes,
+            cover=ensemble.cover,
+            value=ensemble.value,
+            tree_output=ensemble.tree_output,
+            player=np.arange(ensemble.n_features, dtype=np.int32) if players is None else players.of_column,
+            n_outputs=ensemble.n_outputs,
+            n_players=self.n_players,
+            is_float32=ensemble.row_format.dtype == "float32",
+            rule=index.rule,
+            kernel=kernel,
+        )
+
+    @property
+    def kernel(self) -> str:
+        """The instruction set in use: "avx512", "avx2", or "baseline": what any machine has (SSE2, NEON)."""
+        return self.compiled.kernel
+
+    def predict(self, rows: Values, *, n_jobs: int | None = None) -> Float64:
+        """(n_rows, n_outputs) raw predictions of rows that are ready to be read."""
+        out = np.empty((len(rows), self.n_outputs))
+        self.compiled.predict(rows, out, n_threads=n_threads(n_jobs))
+        return out + _constants(self.ensemble)
+
+
+def _constants(ensemble: TreeEnsemble) -> Float64:
+    """(n_outputs,) base values, and trees of a single leaf, which the compiled model does without."""
+    total = np.array(ensemble.base_values)
+    alone = np.flatnonzero(np.diff(ensemble.tree_offsets) == 1)
+    for column in range(ensemble.width):
+        np.add.at(
+            total, ensemble.tree_output[alone] + column, ensemble.value[ensemble.tree_offsets[alone], column]
+        )
+    return total
+
+
+def kernels() -> list[str]:
+    """The instruction sets that this machine can run, the best first, which is the one in use.
+
+    >>> import linear_treeshap
+    >>> linear_treeshap.kernels()[-1]
+    'baseline'
+    """
+    return _core.kernels()

@@ -1,0 +1,230 @@
+"""What every engine promises besides right numbers: the same bits always, and manners."""
+
+from __future__ import annotations
+
+import multiprocessing
+import os
+import threading
+from collections.abc import Callable
+from concurrent.futures import ThreadPoolExecutor
+from itertools import pairwise
+from pathlib import Path
+from typing import Literal
+
+import numpy as np
+import pytest
+from engine_cases import CASES, Case, Rows, forest_for
+from interrupts import interrupt
+from strategies import chain, random_ensemble, random_rows
+
+from linear_treeshap import _core, oracle
+from linear_treeshap.engines.background_rows import Background
+from linear_treeshap.model.ensemble import TreeEnsemble
+from linear_treeshap.model.row_format import RowFormat
+
+kernels = pytest.mark.parametrize("kernel", _core.kernels())
+
+Explained = tuple[Case, Callable[[int], Rows]]
+
+
+@pytest.fixture(scope="module", params=list(CASES))
+def name(request: pytest.FixtureRequest) -> str:
+    return str(request.param)
+
+
+@pytest.fixture(scope="module")
+def explained(name: str) -> Explained:
+    """Enough leaves for several chunks, so that trees are split over threads when rows are few."""
+    return forest_for(name)
+
+
+@pytest.fixture(scope="module")
+def many(name: str, explained: Explained) -> Rows:
+    """Rows for a call that looks up from its work more than once; every 500 of them are the same."""
+    return np.tile(explained[1](500), (CASES[name].n_long // 500, 1))
+
+
+@kernels
+@pytest.mark.parametrize("name", [name for name, kind in CASES.items() if kind.definition is not None])
+@pytest.mark.parametrize("dtype", ["float32", "float64"])
+def test_equals_the_definition(name: str, dtype: Literal["float32", "float64"], kernel: str) -> None:
+    """To 1e-12 of the largest leaf value, which is what rounding may cost these small trees."""
+    kind, rng = CASES[name], np.random.default_rng(len(name))
+    assert kind.definition is not None
+    for _ in range(5):
+        ensemble = random_ensemble(rng, n_features=5, n_trees=2, max_leaves=20, n_outputs=2, dtype=dtype)
+        with np.errstate(over="ignore"):  # beyond float32 is infinity
+            rows, background = (random_rows(rng, ensemble, n).astype(dtype) for n in (2, 3))
+        drawn = Background(background, rng.integers(1, 5, size=3).astype(np.float64))
+        expected = [oracle.as_float(kind.definition(ensemble, row, drawn)) for row in rows]
+        error = np.abs(kind.make(ensemble, drawn, kernel).explain(rows) - np.array(expected)).max()
+        assert error <= 1e-12 * np.abs(ensemble.value).max()
+
+
+def test_bits_do_not_depend_on_threads(explained: Explained) -> None:
+    case, rows = explained
+    for n in (1, 3, 40, 300):
+        assert case.explain(rows(n), n_jobs=4).tobytes() == case.explain(rows(n)).tobytes()
+
+
+def test_bits_do_not_depend_on_how_rows_are_cut(explained: Explained) -> None:
+    case, rows = explained
+    X = rows(300)
+    whole = case.explain(X)
+    for size in (1, 7, 64, 100):
+        parts = [case.explain(X[i : i + size]) for i in range(0, min(len(X), 10 * size), size)]
+        cut = np.concatenate(parts)
+        assert cut.tobytes() == whole[: len(cut)].tobytes(), f"in calls of {size} rows"
+
+
+def test_float32_output_is_the_rounded_float64_output(explained: Explained) -> None:
+    case, rows = explained
+    X = rows(150)
+    single = case.explain(X, np.float32, n_jobs=2)
+    np.testing.assert_array_equal(single, case.explain(X).astype(np.float32))
+
+
+@pytest.mark.parametrize("n_rows", [0, 1, 8, 9, 16, 17, 63, 64, 65])
+def test_any_number_of_rows(explained: Explained, n_rows: int) -> None:
+    case, rows = explained
+    X = rows(70)
+    assert case.explain(X[:n_rows]).tobytes() == case.explain(X)[:n_rows].tobytes()
+
+
+def test_models_without_splits_say_nothing(name: str) -> None:
+    leaf = TreeEnsemble(
+        tree_offsets=[0, 1, 2],  # type: ignore[arg-type]
+        left=[-1, -1],  # type: ignore[arg-type]
+        right=[-1, -1],  # type: ignore[arg-type]
+        feature=[-1, -1],  # type: ignore[arg-type]
+        threshold=[0, 0],  # type: ignore[arg-type]
+        cover=[1, 1],  # type: ignore[arg-type]
+        value=[[1], [2]],  # type: ignore[arg-type]
+        base_values=[0],  # type: ignore[arg-type]
+        row_format=RowFormat(n_features=3),
+    )
+    case = CASES[name].make(leaf, Background(np.zeros((4, 3)), None), None)
+    for n_rows in (0, 5):
+        assert not case.explain(np.ones((n_rows, 3))).any()
+
+
+def test_models_without_columns_say_nothing(name: str) -> None:
+    case = CASES[name].make(chain([]), Background(np.zeros((4, 0)), None), None)
+    assert case.explain(np.empty((5, 0))).size == 0
+
+
+def test_many_threads_share_an_engine(explained: Explained) -> None:
+    case, rows = explained
+    X = rows(200)
+    expected = case.explain(X).tobytes()
+    with ThreadPoolExecutor(8) as pool:
+        answers = list(pool.map(lambda _: case.explain(X, n_jobs=2).tobytes(), range(16)))
+    assert set(answers) == {expected}
+
+
+def test_python_goes_on_while_rows_are_explained(explained: Explained, many: Rows) -> None:
+    """The lock of the interpreter is not held: a call that holds it would leave time for one breath."""
+    case, breaths = explained[0], 0
+    call = threading.Thread(target=case.explain, args=(many,))
+    call.start()
+    while call.is_alive():
+        breaths += 1
+        call.join(timeout=0.001)
+    assert breaths > 10
+
+
+@pytest.mark.skipif(not hasattr(os, "fork"), reason="this system cannot fork")
+@pytest.mark.filterwarnings("ignore:.*multi-threaded, use of fork.*:DeprecationWarning")
+def test_works_after_a_fork_in_the_midst_of_other_threads_work(explained: Explained) -> None:
+    """A child has only the thread that forked; nothing it needs may be held by the others."""
+    case, rows = explained
+    X = rows(100)
+    expected = case.explain(X).tobytes()
+    context = multiprocessing.get_context("fork")
+    done = threading.Event()
+
+    def work() -> bool:
+        answers = {case.explain(X, n_jobs=2).tobytes()}
+        while not done.is_set():
+            answers.add(case.explain(X, n_jobs=2).tobytes())
+        return answers == {expected}
+
+    def child() -> None:
+        os._exit(0 if case.explain(X, n_jobs=3).tobytes() == expected else 1)
+
+    with ThreadPoolExecutor(2) as pool:
+        others = [pool.submit(work) for _ in range(2)]
+        children = [context.Process(target=child) for _ in range(3)]
+        for process in children:
+            process.start()
+            process.join(timeout=60)
+        done.set()
+    assert [process.exitcode for process in children] == [0] * 3
+    assert all(other.result() for other in others)
+
+
+#: Copies of the trees, so that a call takes many seconds.
+LONG_CALL = """
+import sys, numpy as np
+sys.path.insert(0, {tests!r})
+from engine_cases import forest_for
+case, rows = forest_for({name!r}, n_copies=20)
+X = np.tile(rows(1000), (20, 1))
+out = np.empty((len(X), *case.shape))
+print("ready", flush=True)
+try:
+    case.write(X, out, n_jobs={n_jobs})
+    print("finished")
+except KeyboardInterrupt:
+    print("interrupted", flush=True)
+    case.explain(X[:10], n_jobs={n_jobs})
+    print("usable")
+"""
+
+
+@pytest.mark.parametrize("n_jobs", [1, 2])
+def test_ctrl_c_interrupts_within_a_second(name: str, n_jobs: int) -> None:
+    assert interrupt(LONG_CALL.replace("{name!r}", repr(name)), n_jobs=n_jobs) == "usable\n"
+
+
+def test_progress_is_reported_and_its_errors_stop_the_work(explained: Explained, many: Rows) -> None:
+    case, shares = explained[0], list[float]()
+    case.explain(many, progress=shares.append)
+    assert shares
+    assert all(0 <= a <= b <= 1 for a, b in pairwise(shares))
+
+    def refuse(share: float) -> None:
+        raise RuntimeError("enough")
+
+    with pytest.raises(RuntimeError, match="enough"):
+        case.explain(many, n_jobs=2, progress=refuse)
+
+
+def test_progress_may_explain_other_rows_meanwhile(name: str, explained: Explained, many: Rows) -> None:
+    """On the very thread whose working memory the long call uses."""
+    if name in ("pairs", "scan"):
+        pytest.xfail("their working memory is live while progress is reported")
+    case, rows = explained
+    few, meanwhile = rows(50), set[bytes]()
+    expected = case.explain(few).tobytes()
+    found = case.explain(
+        many, n_jobs=2, progress=lambda share: meanwhile.add(case.explain(few, n_jobs=2).tobytes())
+    )
+    assert meanwhile == {expected}
+    alone = case.explain(rows(500))
+    assert all(np.array_equal(found[i : i + 500], alone) for i in range(0, len(many), 500))
+
+
+@pytest.mark.skipif(not Path("/proc/self/task").exists(), reason="this system does not list threads")
+def test_no_thread_outlives_its_call(explained: Explained, many: Rows) -> None:
+    """Neither one that ends well nor one that a callback stops."""
+    case = explained[0]
+    before = len(os.listdir("/proc/self/task"))
+
+    def refuse(share: float) -> None:
+        raise RuntimeError("enough")
+
+    case.explain(many[:500], n_jobs=6)
+    with pytest.raises(RuntimeError, match="enough"):
+        case.explain(many, n_jobs=6, progress=refuse)
+    assert len(os.listdir("/proc/self/task")) == before

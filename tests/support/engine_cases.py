@@ -1,0 +1,126 @@
+"""One case for each way to explain rows: what every engine promises is tested on all of them."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from dataclasses import dataclass
+from typing import Any
+
+import numpy as np
+import numpy.typing as npt
+from strategies import copies, random_ensemble, random_rows
+
+from linear_treeshap import oracle
+from linear_treeshap.engines.background import BackgroundEngine
+from linear_treeshap.engines.background_rows import Background
+from linear_treeshap.engines.program import Program
+from linear_treeshap.engines.rescaled import RescaledEngine
+from linear_treeshap.engines.values import ValueEngine
+from linear_treeshap.model.ensemble import TreeEnsemble
+from linear_treeshap.model.links import Logistic
+
+__all__ = ["CASES", "Case", "forest_for"]
+
+Rows = npt.NDArray[np.floating]
+Float64 = npt.NDArray[np.float64]
+
+
+@dataclass(frozen=True)
+class Case:
+    """An engine that is ready, and the shape of what it says about one row."""
+
+    write: Callable[..., None]  # (rows, out, *, n_jobs, progress)
+    shape: tuple[int, ...]
+
+    def explain(self, rows: Rows, dtype: npt.DTypeLike = np.float64, **options: Any) -> Rows:
+        out = np.full((len(rows), *self.shape), np.nan, dtype=dtype)
+        self.write(rows, out, **{"n_jobs": 1, **options})
+        return out
+
+
+@dataclass(frozen=True)
+class Kind:
+    make: Callable[[TreeEnsemble, Background, str | None], Case]
+    #: How deep trees are, and how many background rows there are.
+    max_depth: int = 9
+    n_background: int = 1
+    #: Rows that keep it busy for longer than it goes without looking up.
+    n_long: int = 4_000
+    #: (ensemble, row, background) → the same by the definition, in fractions.
+    definition: Callable[[TreeEnsemble, Rows, Background], Any] | None = None
+
+
+def _values(ensemble: TreeEnsemble, background: Background, kernel: str | None) -> Case:
+    engine = ValueEngine(Program(ensemble, kernel=kernel))
+    return Case(engine.values, (engine.n_players, engine.n_outputs))
+
+
+def _pairs(ensemble: TreeEnsemble, background: Background, kernel: str | None) -> Case:
+    engine = ValueEngine(Program(ensemble, kernel=kernel))
+    return Case(engine.pairs, (engine.n_players, engine.n_players, engine.n_outputs))
+
+
+def _sets(ensemble: TreeEnsemble, background: Background, kernel: str | None) -> Case:
+    engine = ValueEngine(Program(ensemble, kernel=kernel)).sets("STII", 3)  # of two terms
+    return Case(engine.values, (len(engine.sets), engine.n_outputs))
+
+
+def _background(ensemble: TreeEnsemble, background: Background, kernel: str | None) -> Case:
+    engine = BackgroundEngine(Program(ensemble, kernel=kernel), background)
+    return Case(engine.values, (engine.n_players, engine.n_outputs))
+
+
+def _background_pairs(ensemble: TreeEnsemble, background: Background, kernel: str | None) -> Case:
+    engine = BackgroundEngine(Program(ensemble, kernel=kernel), background)
+    return Case(engine.pairs, (engine.n_players, engine.n_players, engine.n_outputs))
+
+
+def _probabilities(ensemble: TreeEnsemble, background: Background, kernel: str | None) -> Case:
+    engine = RescaledEngine(Program(ensemble, kernel=kernel), background, Logistic())
+    return Case(engine.values, (engine.n_players, engine.n_outputs))
+
+
+def _mean(background: Background) -> dict[str, Any]:
+    weights = None if background.weights is None else background.weights.tolist()
+    return {"background": background.rows, "background_weights": weights}
+
+
+CASES = {
+    "values": Kind(
+        _values, n_long=60_000, definition=lambda e, x, b: oracle.shapley_values(e, x, by="leaves")
+    ),
+    "pairs": Kind(_pairs, definition=lambda e, x, b: oracle.interaction_values(e, x, by="leaves")),
+    "sets": Kind(_sets),
+    "tables": Kind(
+        _background,
+        max_depth=6,
+        n_background=100,
+        n_long=60_000,
+        definition=lambda e, x, b: oracle.shapley_values(e, x, by="leaves", **_mean(b)),
+    ),
+    "scan": Kind(
+        _background,
+        max_depth=20,
+        n_background=100,
+        definition=lambda e, x, b: oracle.shapley_values(e, x, by="leaves", **_mean(b)),
+    ),
+    "background pairs": Kind(
+        _background_pairs,
+        n_background=40,
+        definition=lambda e, x, b: oracle.interaction_values(e, x, by="leaves", **_mean(b)),
+    ),
+    "probabilities": Kind(_probabilities, n_background=40),
+}
+
+
+def forest_for(
+    name: str, *, n_trees: int = 120, n_copies: int = 1, kernel: str | None = None, **options: Any
+) -> tuple[Case, Callable[[int], Rows]]:
+    """A case of a random forest, and a source of rows for it."""
+    kind, rng = CASES[name], np.random.default_rng(1)
+    options = {"n_features": 12, "max_leaves": 60, "n_outputs": 2, "max_depth": kind.max_depth, **options}
+    ensemble = copies(random_ensemble(rng, n_trees=n_trees, **options), n_copies)
+    background = Background(random_rows(rng, ensemble, kind.n_background), rng.random(kind.n_background))
+    return kind.make(ensemble, background, kernel), lambda n: random_rows(
+        np.random.default_rng(2), ensemble, n
+    )
