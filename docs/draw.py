@@ -12,23 +12,24 @@ from matplotlib.axes import Axes
 IMAGES = Path(__file__).parent / "images"
 INK, FAINT, TAKEN, NEGATIVE, POSITIVE = "#22303c", "#c3ccd4", "#1f77d0", "#1f77d0", "#e5384f"
 
-#: Node → where it is drawn and what it says; then edges: parent, child, share of training rows, satisfied?
+#: Node → where it is drawn and what it says; then edges: parent, child, condition and share of training rows,
+#: satisfied? Laid out as in the paper's figure 1.
 NODES = {
-    "temperature\n≤ 19": (4.0, 3.0),
-    "cloudy": (2.0, 2.0),
-    "wind\n≤ 7": (6.0, 2.0),
-    "0.7": (1.0, 1.0),
-    "0.6": (3.0, 1.0),
-    "0.4": (5.0, 1.0),
-    "0.5": (7.0, 1.0),
+    "temperature": (3.0, 4.0),
+    "0.5  (D)": (1.0, 3.0),
+    "cloudy": (5.0, 3.0),
+    "wind speed": (3.4, 2.0),
+    "0.7  (A)": (6.8, 2.0),
+    "0.4  (C)": (1.8, 1.0),
+    "0.6  (B)": (5.0, 1.0),
 }
 EDGES = [
-    ("temperature\n≤ 19", "cloudy", 0.5, False),
-    ("temperature\n≤ 19", "wind\n≤ 7", 0.5, True),
-    ("cloudy", "0.7", 0.6, True),
-    ("cloudy", "0.6", 0.4, False),
-    ("wind\n≤ 7", "0.4", 0.3, True),
-    ("wind\n≤ 7", "0.5", 0.7, False),
+    ("temperature", "0.5  (D)", "≤ 19,  w = 0.5", False),
+    ("temperature", "cloudy", "> 19,  w = 0.5", True),
+    ("cloudy", "wind speed", "no,  w = 0.4", True),
+    ("cloudy", "0.7  (A)", "yes,  w = 0.6", False),
+    ("wind speed", "0.4  (C)", "≤ 8,  w = 0.7", True),
+    ("wind speed", "0.6  (B)", "> 8,  w = 0.3", False),
 ]
 
 
@@ -36,7 +37,7 @@ def main() -> None:
     matplotlib.use("Agg")
     with plt.rc_context({"font.size": 10, "text.color": INK, "xtick.color": INK, "ytick.color": INK}):
         figure, (left, right) = plt.subplots(
-            1, 2, figsize=(10, 3.4), width_ratios=(1.5, 1), layout="constrained"
+            1, 2, figsize=(10, 3.8), width_ratios=(1.5, 1), layout="constrained"
         )
         _draw_tree(left)
         _draw_values(right)
@@ -50,35 +51,35 @@ def main() -> None:
 
 
 def _draw_tree(axes: Axes) -> None:
-    """Edges that the day satisfies are blue; each says which share of the training rows took it."""
-    for parent, child, share, satisfied in EDGES:
+    """Edges that the day satisfies are blue; each says its condition and its share of the training rows."""
+    for parent, child, label, satisfied in EDGES:
         (x0, y0), (x1, y1) = NODES[parent], NODES[child]
         axes.plot(
             [x0, x1], [y0, y1], color=TAKEN if satisfied else FAINT, lw=3 if satisfied else 1.5, zorder=0
         )
-        axes.text(
-            (x0 + x1) / 2, (y0 + y1) / 2, f"w = {share}", ha="center", backgroundcolor="white", fontsize=9
-        )
+        beside = {"facecolor": "white", "edgecolor": "none", "pad": 1.5}
+        middle = ((x0 + x1) / 2, (y0 + y1) / 2)
+        axes.text(*middle, label, ha="center", va="center", bbox=beside, fontsize=9)
     for name, (x, y) in NODES.items():
         box = {"boxstyle": "round,pad=0.4", "facecolor": "white", "edgecolor": INK}
         axes.text(x, y, name, ha="center", va="center", bbox=box)
     axes.set_xlim(0, 8)
-    axes.set_ylim(0.6, 3.5)
+    axes.set_ylim(0.6, 4.4)
     axes.axis("off")
-    axes.set_title("20 degrees, not cloudy, wind 6: satisfied edges are blue", fontsize=10, loc="left")
+    axes.set_title("20 degrees, not cloudy, wind speed 6: satisfied edges are blue", fontsize=10, loc="left")
 
 
 def _draw_values(axes: Axes) -> None:
     """From what the tree expects of any day to what it predicts for this one; see the page."""
-    names, values = ["temperature", "cloudy", "wind"], np.array([-0.1225, 0.01, -0.0525])
-    ends = 0.565 + np.cumsum(values)
+    names, values = ["temperature", "cloudy", "wind speed"], np.array([0.004, -0.123, -0.033])
+    ends = 0.552 + np.cumsum(values)
     axes.barh(names, values, left=ends - values, color=np.where(values > 0, POSITIVE, NEGATIVE), height=0.5)
     for name, value, end in zip(names, values, ends, strict=True):
-        axes.text(max(end, end - value) + 0.004, name, f"{value:+.4f}", va="center")
-    axes.axvline(0.565, color=FAINT, zorder=0)
+        axes.text(max(end, end - value) + 0.004, name, f"{value:+.3f}", va="center")
+    axes.axvline(0.552, color=FAINT, zorder=0)
     axes.axvline(0.4, color=FAINT, zorder=0)
     axes.set_xlim(0.38, 0.62)
-    axes.set_xticks([0.4, 0.565], ["0.4\nprediction", "0.565\nexpected"])
+    axes.set_xticks([0.4, 0.552], ["0.4\nprediction", "0.552\nexpected"])
     axes.invert_yaxis()
     axes.spines[["top", "right", "left"]].set_visible(False)
     axes.tick_params(axis="y", length=0)

@@ -296,6 +296,7 @@ class Tree:
 class DecisionRule:
     """The rule ``R^v`` of a leaf as rows meet it: ``R_A = R_∅ · Π_{j ∈ A} q_j``."""
 
+    leaf: int  # v
     R_empty: Float64  # (width,)
     q: dict[int, Float64]  # by feature, (n_rows,) each
 
@@ -320,7 +321,7 @@ def decision_rules(tree: Tree, rows: Float64) -> Iterator[DecisionRule]:
     while pending:
         node, q = pending.pop()
         if tree.is_leaf(node):
-            yield DecisionRule(tree.R_empty[node], q)
+            yield DecisionRule(node, tree.R_empty[node], q)
             continue
         for child, satisfied in _children(tree, node, rows):
             feature = tree.feature[child]

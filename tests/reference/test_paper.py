@@ -2,8 +2,9 @@
 
 from __future__ import annotations
 
+from collections.abc import Collection
 from fractions import Fraction
-from typing import Literal
+from typing import ClassVar, Literal
 
 import numpy as np
 import numpy.typing as npt
@@ -31,47 +32,134 @@ def exact_values(ensemble: TreeEnsemble, rows: Float64) -> Float64:
 
 
 def weather() -> TreeEnsemble:
-    """The paper's worked example: temperature, then cloudy or wind speed.
+    """The paper's worked example, figure 1: temperature, then cloudy, then wind speed, a chain.
 
-    The root parts the cover 0.5 / 0.5, the cloudy node 0.6 / 0.4, the wind node 0.3 / 0.7. The
-    leaves are A 0.7 and B 0.6 below cloudy, C 0.4 and D 0.5 below wind.
+    Up to 19 degrees is leaf D, 0.5 of rain, with half the cover. Warmer and cloudy is leaf A, 0.7, with 0.6
+    of the rest. Not cloudy asks the wind: up to 8 is leaf C, 0.4, with 0.7; above is leaf B, 0.6, with 0.3.
     """
     return TreeEnsemble(
         tree_offsets=np.array([0, 7]),
-        left=np.array([1, 3, 5, -1, -1, -1, -1], dtype=np.int32),
-        right=np.array([2, 4, 6, -1, -1, -1, -1], dtype=np.int32),
-        feature=np.array([0, 1, 2, -1, -1, -1, -1], dtype=np.int32),
-        threshold=np.array([19, 0.5, 7, 0, 0, 0, 0], dtype=np.float64),
-        cover=np.array([100, 50, 50, 30, 20, 15, 35], dtype=np.float64),
-        value=np.array([[0], [0], [0], [0.7], [0.6], [0.4], [0.5]]),
+        left=np.array([1, -1, 3, 5, -1, -1, -1], dtype=np.int32),
+        right=np.array([2, -1, 4, 6, -1, -1, -1], dtype=np.int32),
+        feature=np.array([0, -1, 1, 2, -1, -1, -1], dtype=np.int32),
+        threshold=np.array([19, 0, 0.5, 8, 0, 0, 0], dtype=np.float64),
+        cover=np.array([100, 50, 50, 20, 30, 14, 6], dtype=np.float64),
+        value=np.array([[0], [0.5], [0], [0], [0.7], [0.4], [0.6]]),
         base_values=np.zeros(1),
         row_format=RowFormat(n_features=3, feature_names=("temperature", "cloudy", "wind speed")),
     )
 
 
 class TestWorkedExample:
-    """x = (20 degrees, not cloudy, wind 6): right at the root, left at cloudy and at wind speed.
-
-    With the fractions 7/10, 3/5, 2/5, 1/2 for the leaf values, by hand: cloudy alone is worth
-    0.5·0.7 + 0.5·0.47 = 0.585, of 0.565 expected, and so on for all eight coalitions.
-    """
+    """x = (20 degrees, not cloudy, wind 6) reaches leaf C; what the paper says on the way."""
 
     x = (20.0, 0.0, 6.0)
+    TEMPERATURE, CLOUDY, WIND = range(3)
     #: The float64 numbers nearest to the leaf values, which are what the tree holds.
     A, B, C, D = map(Fraction, (0.7, 0.6, 0.4, 0.5))
+    #: Leaf → R_∅ and q of each feature of its rule.
+    RULES: ClassVar[dict[str, tuple[float, dict[int, float]]]] = {
+        "A": (0.7 * 0.5 * 0.6, {TEMPERATURE: 1 / 0.5, CLOUDY: 0}),
+        "B": (0.6 * 0.5 * 0.4 * 0.3, {TEMPERATURE: 1 / 0.5, CLOUDY: 1 / 0.4, WIND: 0}),
+        "C": (0.4 * 0.5 * 0.4 * 0.7, {TEMPERATURE: 1 / 0.5, CLOUDY: 1 / 0.4, WIND: 1 / 0.7}),
+        "D": (0.5 * 0.5, {TEMPERATURE: 0}),
+    }
+
+    def f(self, known: Collection[int]) -> Fraction:
+        """By hand, in fractions: a node that asks an unknown feature sends the row both ways."""
+        wind = self.C if self.WIND in known else Fraction(7, 10) * self.C + Fraction(3, 10) * self.B
+        cloudy = wind if self.CLOUDY in known else Fraction(2, 5) * wind + Fraction(3, 5) * self.A
+        return cloudy if self.TEMPERATURE in known else (self.D + cloudy) / 2
 
     def expected(self) -> list[Fraction]:
-        """(temperature, cloudy, wind): two players meet at each leaf, so each coalition counts half."""
-        half, cloudy, wind = Fraction(1, 2), Fraction(6, 10), Fraction(3, 10)
-        below_cloudy = cloudy * self.A + (1 - cloudy) * self.B  # cloudy unknown
-        below_wind = wind * self.C + (1 - wind) * self.D  # wind unknown
-        temperature = half * half * (below_wind + self.C - below_cloudy - self.A)
-        # On the branch the row does not take, a player counts while the temperature is unknown.
-        return [
-            temperature,
-            half * half * (self.A - below_cloudy),
-            half * (half * (self.C - below_wind) + (self.C - below_wind)),
-        ]
+        """The paper's first equation, for temperature, cloudy and wind speed."""
+        values = []
+        for i in range(3):
+            j, k = (feature for feature in range(3) if feature != i)
+            alone, last = self.f({i}) - self.f({}), self.f({i, j, k}) - self.f({j, k})
+            between = self.f({i, j}) - self.f({j}) + self.f({i, k}) - self.f({k})
+            values.append((last + between / 2 + alone) / 3)
+        return values
+
+    def rules(self) -> dict[str, paper.DecisionRule]:
+        """By the letter of the leaf, which is its value."""
+        letter = {0.7: "A", 0.6: "B", 0.4: "C", 0.5: "D"}
+        tree = paper.Tree(weather(), 0)
+        return {
+            letter[float(tree.ensemble.value[rule.leaf, 0])]: rule
+            for rule in paper.decision_rules(tree, np.array([self.x]))
+        }
+
+    @pytest.mark.parametrize(
+        ("known", "value"),
+        [
+            ((), 0.552),
+            ((TEMPERATURE,), 0.604),
+            ((CLOUDY,), 0.48),
+            ((WIND,), 0.54),
+            ((TEMPERATURE, CLOUDY), 0.46),
+            ((TEMPERATURE, WIND), 0.58),
+            ((CLOUDY, WIND), 0.45),  # the paper's 0.5·D + 0.5·C
+            ((TEMPERATURE, CLOUDY, WIND), 0.4),
+        ],
+        ids=str,
+    )
+    def test_every_coalition_by_hand_by_the_oracle_and_by_the_rules(
+        self, known: tuple[int, ...], value: float
+    ) -> None:
+        """f_S is the sum over the rules of R_∅ times q of the known features.
+
+        0.7, 0.6 and 0.4 are no float64 numbers: what is made of the nearest ones is off by up to 2e-16.
+        """
+        exact = self.f(known)
+        assert float(exact) == pytest.approx(value, abs=2e-16)
+        assert oracle.coalition_value(weather(), self.x, known).tolist() == [exact]
+        by_rules = sum(
+            R_empty * float(np.prod([q.get(feature, 1) for feature in known]))
+            for R_empty, q in self.RULES.values()
+        )
+        assert by_rules == pytest.approx(value, abs=2e-16)
+
+    def test_without_the_temperature_it_is_half_d_and_half_c(self) -> None:
+        """In the paper's words: f({cloudy, wind speed}) = 0.5·D + 0.5·C."""
+        assert self.f({self.CLOUDY, self.WIND}) == Fraction(1, 2) * self.D + Fraction(1, 2) * self.C
+
+    def test_the_tree_is_four_rules(self) -> None:
+        """R^A to R^D as the paper lists them: their conditions, and their values without any feature."""
+        rules = self.rules()
+        assert rules.keys() == self.RULES.keys()
+        for letter, (R_empty, q) in self.RULES.items():
+            np.testing.assert_allclose(rules[letter].R_empty, [R_empty], rtol=1e-15)
+            assert rules[letter].q.keys() == q.keys()
+            for feature, factor in q.items():
+                np.testing.assert_allclose(rules[letter].q[feature], [factor], rtol=1e-15)
+
+    def test_summary_polynomials_of_degree_one_two_and_three(self) -> None:
+        """G_C = 0.056·(2 + y)(5/2 + y)(10/7 + y), and so on; a feature not satisfied is a factor y."""
+        G = {letter: rule.summary_polynomial[0, 0] for letter, rule in self.rules().items()}
+        np.testing.assert_allclose(G["D"], [0, 0.25], rtol=1e-15)
+        np.testing.assert_allclose(G["A"], [0, 0.42, 0.21], rtol=1e-15)
+        np.testing.assert_allclose(G["B"], [0, 0.18, 0.162, 0.036], rtol=1e-14)
+        np.testing.assert_allclose(G["C"], [0.4, 0.64, 0.332, 0.056], rtol=1e-14)
+
+    def test_circled_sums_bring_them_to_one_degree(self) -> None:
+        """C ⊕ B is a plain sum; A is raised by 1 + y, D by (1 + y)², to degree 3 of the root.
+
+        At y = 0 a summary polynomial is the prediction (everybody known), and its highest coefficient is
+        what is expected when nobody is.
+        """
+        G = {letter: rule.summary_polynomial[0, 0] for letter, rule in self.rules().items()}
+        below_wind = paper.oplus(G["C"], G["B"])
+        np.testing.assert_array_equal(below_wind, G["C"] + G["B"])
+        below_cloudy = paper.oplus(below_wind, G["A"])
+        np.testing.assert_allclose(below_cloudy, below_wind + np.array([0, 0.42, 0.63, 0.21]), rtol=1e-15)
+        root = paper.oplus(below_cloudy, G["D"])
+        np.testing.assert_allclose(root, below_cloudy + np.array([0, 0.25, 0.5, 0.25]), rtol=1e-15)
+        np.testing.assert_allclose(root[[0, -1]], [0.4, 0.552], rtol=1e-15)
+        *_, summary = paper.compute_summary_polynomials(
+            paper.Tree(weather(), 0), np.array([self.x]), paper.Coefficients()
+        )
+        np.testing.assert_allclose(summary.G[0, 0], root, rtol=1e-15)
 
     def test_oracle_gives_the_fractions(self) -> None:
         """Both roads, without any rounding."""
@@ -79,24 +167,16 @@ class TestWorkedExample:
             assert oracle.shapley_values(weather(), self.x, by=by)[:, 0].tolist() == self.expected()
 
     def test_values_are_the_decimals_on_paper(self) -> None:
-        """-0.1225, 0.01 and -0.0525 are what 0.4 - 0.565 is made of."""
-        assert [round(float(value), 15) for value in self.expected()] == [-0.1225, 0.01, -0.0525]
-        assert weather().expected_value == pytest.approx([0.565], abs=1e-16)
+        """0.004, -0.123 and -0.033 are what 0.4 - 0.552 is made of."""
+        assert [round(float(value), 15) for value in self.expected()] == [0.004, -0.123, -0.033]
+        assert weather().expected_value == pytest.approx([0.552], abs=2e-16)
         assert weather().predict([self.x]).tolist() == [[0.4]]
 
     @pytest.mark.parametrize("form", FORMS)
     def test_both_forms_agree_to_the_last_digit(self, form: Form) -> None:
-        """Within one ulp of the leaf values, 1.1e-16."""
+        """Within four roundings of the largest leaf value, of 1.1e-16 each."""
         values = paper.linear_tree_shap(weather(), [self.x], form=form)[0, :, 0]
-        np.testing.assert_allclose(values, [-0.1225, 0.01, -0.0525], rtol=0, atol=1.2e-16)
-
-    def test_rules_and_their_polynomials(self) -> None:
-        """Rule C, the row's own: R_∅ = 0.4·0.5·0.3, q = 1/0.5 and 1/0.3, G = R_∅ (2 + y)(10/3 + y)."""
-        rules = list(paper.decision_rules(paper.Tree(weather(), 0), np.array([self.x])))
-        (rule,) = [rule for rule in rules if rule.q.keys() == {0, 2} and all(q > 0 for q in rule.q.values())]
-        np.testing.assert_allclose(rule.R_empty, [0.06], rtol=1e-15)
-        np.testing.assert_allclose([rule.q[0][0], rule.q[2][0]], [2, 10 / 3], rtol=1e-15)
-        np.testing.assert_allclose(rule.summary_polynomial[0, 0], [0.4, 0.32, 0.06], rtol=1e-15)
+        np.testing.assert_allclose(values, [0.004, -0.123, -0.033], rtol=0, atol=4.5e-16)
 
 
 class TestPsi:
