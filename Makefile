@@ -30,7 +30,7 @@ test-sanitized: $(SANITIZED)/.package $(VENV)/.test  ## Run the native paths und
 	  ASAN_OPTIONS=detect_leaks=0 PYTHONPATH=$(SANITIZED) \
 	  $(RUN) -m pytest -q -p no:cacheprovider $(ON_ALL_CORES) -k "not ctrl_c and not threads_cannot" \
 	  tests/engines/test_kernel.py tests/engines/test_engine.py tests/engines/test_interactions.py \
-	  tests/engines/test_background.py tests/importers/test_records.py
+	  tests/engines/test_background.py tests/importers/test_records.py tests/reference/test_paper.py
 
 bench: $(VENV)/.package $(VENV)/.bench  ## Measure every case beside every peer at hand (an hour or so)
 	$(RUN) -m benchmarks.run --missing

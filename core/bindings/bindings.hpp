@@ -9,6 +9,7 @@
 #include <nanobind/stl/optional.h>
 
 #include <optional>
+#include <span>
 #include <type_traits>
 #include <utility>
 #include <vector>
@@ -33,6 +34,11 @@ struct Compiled {
     Program program;
     const Kernel& kernel;
 };
+
+template <class T>
+std::span<const T> span(const Array<T>& a) {
+    return {a.data(), a.size()};
+}
 
 inline void require(bool fits) {
     if (!fits) throw nb::value_error("an array has the wrong shape");
@@ -70,5 +76,6 @@ void bind_program(nb::module_& m);
 void bind_values(nb::module_& m);
 void bind_sets(nb::module_& m);
 void bind_background(nb::module_& m);
+void bind_paper(nb::module_& m);
 
 }  // namespace linear_treeshap

@@ -9,4 +9,5 @@ NB_MODULE(_core, m) {
     bind_values(m);
     bind_sets(m);
     bind_background(m);
+    bind_paper(m);
 }

@@ -22,11 +22,6 @@ namespace {
 
 using Predictions = nb::ndarray<double, nb::ndim<2>, nb::c_contig, nb::device::cpu>;
 
-template <class T>
-std::span<const T> span(const Array<T>& a) {
-    return {a.data(), a.size()};
-}
-
 const Kernel& kernel_named(const std::optional<std::string>& name) {
     for (const Kernel* kernel : kernels())
         if (kernel->is_supported() && (!name || kernel->name == *name)) return *kernel;

@@ -99,3 +99,27 @@ class BackgroundEngine:
         n_threads: int,
         progress: Progress,
     ) -> None: ...
+
+class LinearTreeShap:
+    def __init__(
+        self,
+        *,
+        tree_offsets: npt.NDArray[np.int64],
+        left: npt.NDArray[np.int32],
+        right: npt.NDArray[np.int32],
+        feature: npt.NDArray[np.int32],
+        threshold: npt.NDArray[np.float64],
+        missing_left: npt.NDArray[np.bool_],
+        category_set: npt.NDArray[np.int32],
+        category_offsets: npt.NDArray[np.int64],
+        category_codes: npt.NDArray[np.int32],
+        cover: npt.NDArray[np.float64],
+        value: npt.NDArray[np.float64],
+        tree_output: npt.NDArray[np.int32],
+        n_features: int,
+        n_outputs: int,
+    ) -> None: ...
+    @property
+    def degrees(self) -> list[int]: ...  # (n_trees,) the most features on a path
+    # rows (n_rows, n_features), phi (n_rows, n_features, n_outputs), added to
+    def explain(self, rows: Numbers, phi: Numbers) -> None: ...

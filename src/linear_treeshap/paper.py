@@ -1,8 +1,9 @@
-"""Linear TreeShap as published: Yu, Xu, Bifet and Read (2022), arXiv 2209.08192, in NumPy.
+"""Linear TreeShap as published: Yu, Xu, Bifet and Read (2022), arXiv 2209.08192.
 
-In come a TreeEnsemble and rows, out come Shapley values. This is the reference implementation, to be
-read beside the paper and named as the paper names things. The library's engine runs the same theorem
-at better points, because in float64 the published form loses digits as paths meet more features.
+In come a TreeEnsemble and rows, out come Shapley values. `linear_tree_shap` is the reference implementation,
+in NumPy, to be read beside the paper and named as the paper names things; `LinearTreeShap` is the same in
+C++ (``core/paper``), at the speed the paper speaks of. The library's engine runs the same theorem at better
+points, because in float64 the published form loses digits as paths meet more features.
 
 Notation. ``R^v`` is the decision rule of leaf v, ``R_∅`` its value when every feature is missing.
 An edge e is named by the node at its lower end, the paper's ``h(e)``. ``w_e`` is its share of the
@@ -25,6 +26,7 @@ from typing import Literal, Protocol
 import numpy as np
 import numpy.typing as npt
 
+from . import _core
 from .errors import AdditivityError, InputError, ModelError
 from .model.ensemble import Float64, TreeEnsemble
 
@@ -32,6 +34,7 @@ __all__ = [
     "Coefficients",
     "DecisionRule",
     "Interpolation",
+    "LinearTreeShap",
     "Tree",
     "aggregate_shapley",
     "compute_summary_polynomials",
@@ -50,6 +53,10 @@ BOTTOM = -1
 
 #: Values must add up to the prediction within this, relative to the largest leaf value times trees.
 _ADDITIVITY_TOLERANCE = 1e-6
+
+#: Beyond so many features on a path nothing is computed: not a digit has been left for long, and the numbers
+#: that ψ needs grow with their square.
+_MOST_FEATURES = 1000
 
 #: Rows are explained in blocks of so many numbers per polynomial, which keeps the stack in cache.
 _BLOCK_NUMBERS = 2**15
@@ -97,6 +104,56 @@ def linear_tree_shap(
     if check_additivity:
         _check_additivity(ensemble, rows, phi)
     return phi
+
+
+class LinearTreeShap:
+    """The interpolation form of `linear_tree_shap`, compiled: made once of an ensemble, asked many times.
+
+    One row at a time on one core, as in the authors' own implementation, and in O(D² + N) memory a row.
+    Digits, checks and limits are those of `linear_tree_shap`.
+
+    Examples
+    --------
+    >>> from linear_treeshap.model.row_format import RowFormat
+    >>> stump = TreeEnsemble(
+    ...     tree_offsets=[0, 3], left=[1, -1, -1], right=[2, -1, -1], feature=[0, -1, -1],
+    ...     threshold=[0.5, 0, 0], cover=[4, 3, 1], value=[[0], [1], [3]],
+    ...     base_values=[10], row_format=RowFormat(n_features=1),
+    ... )
+    >>> LinearTreeShap(stump).values([[0.7]]).round(12)
+    array([[[1.5]]])
+    """
+
+    def __init__(self, ensemble: TreeEnsemble) -> None:
+        _check_reach(ensemble, slice(None))
+        self.ensemble = ensemble
+        self._compiled = _core.LinearTreeShap(
+            tree_offsets=ensemble.tree_offsets,
+            left=ensemble.left,
+            right=ensemble.right,
+            feature=ensemble.feature,
+            threshold=ensemble.threshold,
+            missing_left=ensemble.missing_left,
+            category_set=ensemble.category_set,
+            category_offsets=ensemble.category_offsets,
+            category_codes=ensemble.category_codes,
+            cover=ensemble.cover,
+            value=ensemble.value,
+            tree_output=ensemble.tree_output,
+            n_features=ensemble.n_features,
+            n_outputs=ensemble.n_outputs,
+        )
+        for index, degree in enumerate(self._compiled.degrees):
+            _check_degree(index, degree)
+
+    def values(self, X: npt.ArrayLike, *, check_additivity: bool = True) -> Float64:
+        """(n_rows, n_features, n_outputs) Shapley values; ``X`` as for `linear_tree_shap`."""
+        rows = np.ascontiguousarray(self.ensemble.cast_rows(X))
+        phi = np.zeros((*rows.shape, self.ensemble.n_outputs))
+        self._compiled.explain(rows, phi)
+        if check_additivity:
+            _check_additivity(self.ensemble, rows, phi)
+        return phi
 
 
 # -- polynomials by coefficients -----------------------------------------------------------------
@@ -248,7 +305,9 @@ class Tree:
         self.above = [BOTTOM] * (end - first)  # e↑
         self.feature = [BOTTOM] * (end - first)  # the feature an edge asks; ⊥ for the root
         self.d = [0] * (end - first)  # d_e
-        self.R_empty: Float64 = np.zeros((end - first, ensemble.width))  # (n_nodes, width) R^v_∅
+        _check_reach(ensemble, nodes)
+        #: (n_nodes, width) R^v_∅; zero at inner nodes
+        self.R_empty: Float64 = ensemble.value[nodes] * ensemble.reach[nodes, None]
         order = self._walk_down()
         for node in reversed(order):
             if not self.is_leaf(node):
@@ -268,28 +327,19 @@ class Tree:
     def _walk_down(self) -> list[int]:
         """Fill in what depends on the path from the root; return the nodes, parents first."""
         order = []
-        pending: list[tuple[int, float, dict[int, int]]] = [(0, 1.0, {})]
+        pending: list[tuple[int, dict[int, int]]] = [(0, {})]
         while pending:
-            node, reach, last_edge = pending.pop()
+            node, last_edge = pending.pop()
             order.append(node)
+            _check_degree(self.index, len(last_edge))
             if self.is_leaf(node):
-                self.R_empty[node] = self.ensemble.value[self.first + node] * reach
                 self.d[node] = len(last_edge)
                 continue
             feature = int(self.ensemble.feature[self.first + node])
             for child in (self.left[node], self.right[node]):
-                child_reach = reach * self.w[child]
-                self._check_reach(child, child_reach)
                 self.feature[child], self.above[child] = feature, last_edge.get(feature, BOTTOM)
-                pending.append((child, child_reach, {**last_edge, feature: child}))
+                pending.append((child, {**last_edge, feature: child}))
         return order
-
-    def _check_reach(self, node: int, reach: float) -> None:
-        if reach < np.finfo(np.float64).tiny:
-            raise ModelError(
-                f"Tree {self.index}, node {node}: {reach} of the cover arrives here, and the published "
-                f"form of Linear TreeShap divides by this number. TreeExplainer handles such trees."
-            )
 
 
 @dataclass(frozen=True)
@@ -398,6 +448,26 @@ def aggregate_shapley(
 def _children(tree: Tree, node: int, rows: Float64) -> list[tuple[int, npt.NDArray[np.bool_]]]:
     goes_left = tree.goes_left(node, rows)
     return [(tree.left[node], goes_left), (tree.right[node], ~goes_left)]
+
+
+def _check_reach(ensemble: TreeEnsemble, nodes: slice) -> None:
+    unreached = ensemble.reach[nodes] < np.finfo(np.float64).tiny
+    if unreached.any():
+        node = (nodes.start or 0) + int(np.argmax(unreached))
+        tree = ensemble.tree_of_node[node]
+        raise ModelError(
+            f"Tree {tree}, node {node - ensemble.tree_offsets[tree]}: {ensemble.reach[node]} of the cover "
+            f"arrives here, and the published form of Linear TreeShap divides by this number. TreeExplainer "
+            f"handles such trees."
+        )
+
+
+def _check_degree(tree: int, degree: int) -> None:
+    if degree > _MOST_FEATURES:
+        raise ModelError(
+            f"Tree {tree} has a path that asks more than {_MOST_FEATURES:,} features, where nothing is left "
+            f"of the digits of the published form of Linear TreeShap. TreeExplainer handles such trees."
+        )
 
 
 def _check_additivity(ensemble: TreeEnsemble, rows: Float64, phi: Float64) -> None:

@@ -166,12 +166,18 @@ class TreeEnsemble:
         return ratio
 
     @cached_property
-    def expected_value(self) -> Float64:
-        """(n_outputs,) the raw prediction when every feature is missing from the coalition."""
+    def reach(self) -> Float64:
+        """(n_nodes,) share of the root's cover that arrives here: the product of the ratios down to it."""
         reach = np.ones(self.n_nodes)
         for nodes, parents in _levels(self):
             reach[nodes] = reach[parents] * self.cover_ratio[nodes]
-        weighted = np.where(self.is_leaf[:, None], self.value * reach[:, None], 0.0)
+        reach.setflags(write=False)
+        return reach
+
+    @cached_property
+    def expected_value(self) -> Float64:
+        """(n_outputs,) the raw prediction when every feature is missing from the coalition."""
+        weighted = np.where(self.is_leaf[:, None], self.value * self.reach[:, None], 0.0)
         expected: Float64 = np.array(self.base_values)
         per_tree = np.zeros((self.n_trees, self.width))
         np.add.at(per_tree, self.tree_of_node, weighted)
