@@ -14,13 +14,10 @@ from linear_treeshap.importers import import_model
 
 from . import data
 
-__all__ = ["CASES", "PAPER_DEPTHS", "Case", "Problem"]
-
-#: The depths of the paper's figure.
-PAPER_DEPTHS = tuple(range(2, 19, 2))
+__all__ = ["CASES", "Case", "Problem", "split"]
 
 #: Everybody who explains any trees, whatever library they were trained with.
-ANY_TREES = ("shap", "xgboost", "fasttreeshap-v1", "fasttreeshap-v2", "shapiq", "woodelf", "paper")
+ANY_TREES = ("shap", "xgboost", "fasttreeshap-v1", "fasttreeshap-v2", "shapiq", "woodelf", "published")
 
 
 @dataclass(frozen=True)
@@ -75,7 +72,7 @@ def random_forest() -> Problem:
     from sklearn.ensemble import RandomForestRegressor
 
     conductor = data.superconductor()
-    train, test = _split(conductor, n_test=4_263)
+    train, test = split(conductor, n_test=4_263)
     model = RandomForestRegressor(100, max_features=0.3, random_state=0, n_jobs=1)
     model.fit(conductor.X[train], conductor.y[train])
     return Problem(model, conductor.X[test][:500], conductor.source)
@@ -97,21 +94,11 @@ def adult_in_groups() -> Problem:
     adult = data.adult_attributes()
     if not adult.names:
         raise RuntimeError(adult.source)
-    train, test = _split(adult, 16_281)
+    train, test = split(adult, 16_281)
     settings = {"objective": "binary:logistic", "max_depth": 6, "nthread": 1, "seed": 0}
     model = import_model(xgb.train(settings, xgb.DMatrix(adult.X[train], adult.y[train]), 100))
     named = replace(model, row_format=replace(model.row_format, feature_names=adult.names))
     return Problem(named, adult.X[test], adult.source)
-
-
-def single_tree(load: Callable[[], data.Data], n_test: int, depth: int) -> Problem:
-    """The paper's models: one regression tree for each depth."""
-    from sklearn.tree import DecisionTreeRegressor
-
-    table = load()
-    train, test = _split(table, n_test)
-    model = DecisionTreeRegressor(max_depth=depth, random_state=0).fit(table.X[train], table.y[train])
-    return Problem(model, table.X[test], table.source)
 
 
 def with_background(make: Callable[[], Problem], n_background: int) -> Problem:
@@ -124,20 +111,10 @@ def forest_with_background() -> Problem:
     return replace(problem, rows=problem.rows[100:200], background=problem.rows[:100])
 
 
-def _split(table: data.Data, n_test: int) -> tuple[npt.NDArray[np.intp], npt.NDArray[np.intp]]:
+def split(table: data.Data, n_test: int) -> tuple[npt.NDArray[np.intp], npt.NDArray[np.intp]]:
+    """Rows to train on, and rows to explain."""
     order = np.random.default_rng(0).permutation(len(table.y))
     return order[n_test:], order[:n_test]
-
-
-def _paper_cases(name: str, load: Callable[[], data.Data], n_test: int) -> list[Case]:
-    return [
-        Case(
-            f"paper-{name}-{depth:02}",
-            f"one tree of depth {depth}, {name}",
-            partial(single_tree, load, n_test, depth),
-        )
-        for depth in PAPER_DEPTHS
-    ]
 
 
 _ALL = (
@@ -213,7 +190,5 @@ _ALL = (
         forest_with_background,
         ("shap", "shapiq"),
     ),
-    *_paper_cases("adult", data.adult, 16_281),
-    *_paper_cases("conductor", data.superconductor, 10_631),
 )
 CASES = {case.name: case for case in _ALL}

@@ -17,7 +17,10 @@ from linear_treeshap.model.ensemble import TreeEnsemble
 
 from .as_xgboost import as_xgboost
 
-__all__ = ["PEERS", "Peer"]
+__all__ = ["PEERS", "V2_MEMORY", "Peer"]
+
+#: What Fast TreeShap v2 may take for its table, in GiB; it never takes more than a quarter of the machine's.
+V2_MEMORY = 5.0
 
 Rows = npt.NDArray[np.float32]
 Values = npt.NDArray[Any]  # (n_rows, n_features)
@@ -122,6 +125,21 @@ class Paper(Peer):
         return linear_tree_shap(self.ensemble, rows, check_additivity=False)[:, :, 0]
 
 
+class Published(Peer):
+    """Linear TreeShap as published, compiled."""
+
+    package, module = "linear-treeshap", "linear_treeshap.paper"
+    tolerance = Paper.tolerance
+
+    def __init__(self, model: Any, ensemble: TreeEnsemble) -> None:
+        from linear_treeshap.paper import LinearTreeShap
+
+        self.forest = LinearTreeShap(ensemble)
+
+    def __call__(self, rows: Rows) -> Values:
+        return self.forest.values(rows, check_additivity=False)[:, :, 0]
+
+
 class Shap(Peer):
     """The C code of shap; a dictionary keeps it from calling XGBoost's and LightGBM's own."""
 
@@ -158,7 +176,11 @@ class FastTreeShap(Peer):
         import fasttreeshap
 
         self.explainer = fasttreeshap.TreeExplainer(
-            as_dictionary(ensemble), algorithm=self.algorithm, n_jobs=1, shortcut=False
+            as_dictionary(ensemble),
+            algorithm=self.algorithm,
+            n_jobs=1,
+            shortcut=False,
+            memory_tolerance=V2_MEMORY,
         )
 
     def __call__(self, rows: Rows) -> Values:
@@ -166,6 +188,8 @@ class FastTreeShap(Peer):
 
 
 class FastTreeShapV2(FastTreeShap):
+    """Falls back to v1, with a warning, where its table would exceed the memory it is given."""
+
     algorithm = "v2"
 
 
@@ -355,6 +379,7 @@ PEERS: dict[str, type[Peer]] = {
     "ours-avx2": OursWithAvx2,
     "ours-baseline": OursWithBaseline,
     "paper": Paper,
+    "published": Published,
     "shap": Shap,
     "fasttreeshap-v1": FastTreeShap,
     "fasttreeshap-v2": FastTreeShapV2,

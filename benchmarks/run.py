@@ -28,7 +28,7 @@ from .cases import CASES, Case
 from .data import DATA_VARIABLE
 from .worker import Request, Result
 
-__all__ = ["RESULTS", "main", "run_case"]
+__all__ = ["ONE_THREAD", "RESULTS", "circumstances", "main", "run_case"]
 
 ROOT = Path(__file__).parent.parent
 RESULTS = Path(__file__).parent / "results"
@@ -81,7 +81,7 @@ def run_case(
             "n_leaves": ensemble.n_leaves,
             "depth": ensemble.depth,
             "n_features": ensemble.n_features,
-            **_circumstances(),
+            **circumstances(),
             "results": [],
             "complete": False,
         }
@@ -120,7 +120,7 @@ def _ask(request: Request, folder: Path, limit: float) -> Any:
     return json.loads(path.with_suffix(".answer").read_text())
 
 
-def _circumstances() -> dict[str, Any]:
+def circumstances(module: str = "benchmarks.run") -> dict[str, Any]:
     """When, where and with what."""
     git = subprocess.run(
         ["git", "describe", "--always", "--dirty", "--abbrev=12"], cwd=ROOT, capture_output=True, text=True
@@ -130,7 +130,7 @@ def _circumstances() -> dict[str, Any]:
         "cpu": _cpu(),
         "python": platform.python_version(),
         "commit": git.stdout.strip() or "unknown",
-        "command": "python -m benchmarks.run " + " ".join(sys.argv[1:]),
+        "command": " ".join([f"python -m {module}", *sys.argv[1:]]),
     }
 
 
@@ -144,7 +144,7 @@ def _cpu() -> str:
 
 def _chosen(patterns: Sequence[str]) -> list[str]:
     if not patterns:
-        return [name for name in CASES if not name.startswith("paper-")]
+        return list(CASES)
     chosen = [name for name in CASES if any(fnmatch(name, pattern) for pattern in patterns)]
     if not chosen:
         raise SystemExit(f"No case is called {' or '.join(patterns)}. There are: {', '.join(CASES)}.")
@@ -153,7 +153,7 @@ def _chosen(patterns: Sequence[str]) -> list[str]:
 
 def _options(arguments: Sequence[str] | None) -> argparse.Namespace:
     parser = argparse.ArgumentParser(prog="python -m benchmarks.run", description=__doc__)
-    parser.add_argument("cases", nargs="*", help="names or patterns (paper-*); default: all but paper-*")
+    parser.add_argument("cases", nargs="*", help="names or patterns (xgboost-*); default: all")
     parser.add_argument("--peers", help="comma-separated; default: those of the case")
     parser.add_argument("--python", help="interpreter to run under; its peers are others")
     parser.add_argument("--data", help=f"folder of Parquet files; default: ${DATA_VARIABLE}, else OpenML")

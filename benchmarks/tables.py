@@ -14,10 +14,10 @@ from pathlib import Path
 from statistics import median
 from typing import Any
 
-from .cases import CASES, PAPER_DEPTHS
+from .cases import CASES
 from .run import RESULTS
 
-__all__ = ["LABELS", "load", "main", "ns_per_leaf_row", "peer_name", "write_tables"]
+__all__ = ["LABELS", "load", "main", "ns_per_leaf_row", "peer_name", "short", "write_tables"]
 
 DOCS = Path(__file__).parent.parent / "docs"
 LABELS = {
@@ -30,6 +30,7 @@ LABELS = {
     "ours-avx2": "AVX2",
     "ours-baseline": "x86-64 baseline",
     "paper": "Linear TreeShap as published (NumPy)",
+    "published": "Linear TreeShap as published",
     "shap": "shap's C code",
     "fasttreeshap-v1": "FastTreeSHAP v1",
     "fasttreeshap-v2": "FastTreeSHAP v2",
@@ -90,9 +91,9 @@ def case_table(reports: list[Report]) -> str:
         ns, ours = ns_per_leaf_row(report, result), ns_per_leaf_row(report, result, "ours_")
         cells = [
             f"{name} ({note})" if note else name,
-            _short(median(ns)),
-            f"{_short(min(ns))} – {_short(max(ns))}",
-            _short(median(ns) / median(ours)),
+            short(median(ns)),
+            f"{short(min(ns))} – {short(max(ns))}",
+            short(median(ns) / median(ours)),
             error,
             f"{result['n_rows']:,}",
             _seconds(result["import_seconds"]),
@@ -104,7 +105,7 @@ def case_table(reports: list[Report]) -> str:
 
 
 def cases(reports: list[Report]) -> str:
-    names = dict.fromkeys(r["case"] for r in reports if not r["case"].startswith("paper-"))
+    names = dict.fromkeys(r["case"] for r in reports)
     return "\n\n".join(case_table([r for r in reports if r["case"] == name]) for name in names)
 
 
@@ -112,34 +113,8 @@ def latency(reports: list[Report]) -> str:
     lines = ["| | µs per call |", "|---|---|"]
     for _, result in _unique(r for r in reports if r["case"] == "one-row"):
         if result["seconds"]:
-            lines.append(f"| {peer_name(result)} | {_short(1e6 * median(result['seconds']))} |")
+            lines.append(f"| {peer_name(result)} | {short(1e6 * median(result['seconds']))} |")
     return "\n".join(lines)
-
-
-def paper(reports: list[Report]) -> str:
-    """The paper's experiment: µs per row, one table for each data set."""
-    tables = []
-    for name in ("adult", "conductor"):
-        here = [r for r in reports if r["case"].startswith(f"paper-{name}-")]
-        if not here:
-            continue
-        cells: dict[str, dict[int, str]] = {}
-        for depth in PAPER_DEPTHS:
-            for _, result in _unique(r for r in here if r["case"] == f"paper-{name}-{depth:02}"):
-                cell = result["status"]
-                if result["seconds"]:
-                    cell = _short(1e6 * median(result["seconds"]) / result["n_rows"])
-                cells.setdefault(peer_name(result), {})[depth] = cell
-        lines = [
-            f"**{name}** ({here[0]['data']}), µs per row",
-            "",
-            f"| depth | {' | '.join(map(str, PAPER_DEPTHS))} |",
-            "|---" * (len(PAPER_DEPTHS) + 1) + "|",
-        ]
-        for peer, row in cells.items():
-            lines.append(f"| {peer} | {' | '.join(row.get(depth, '–') for depth in PAPER_DEPTHS)} |")
-        tables.append("\n".join(lines))
-    return "\n\n".join(tables)
 
 
 def machine(reports: list[Report]) -> str:
@@ -153,7 +128,6 @@ TABLES: dict[str, Callable[[list[Report]], str]] = {
     "machine": machine,
     "cases": cases,
     "latency": latency,
-    "paper": paper,
 }
 
 
@@ -167,8 +141,15 @@ def write_tables(page: Path, tables: dict[str, str]) -> None:
 
 
 def main() -> None:
+    from . import paper_tables
+
     reports = load()
     write_tables(DOCS / "performance.md", {name: make(reports) for name, make in TABLES.items()})
+    if paper_tables.RESULT.exists():
+        report = json.loads(paper_tables.RESULT.read_text())
+        write_tables(
+            DOCS / "performance.md", {name: make(report) for name, make in paper_tables.TABLES.items()}
+        )
 
 
 def peer_name(result: dict[str, Any]) -> str:
@@ -176,7 +157,7 @@ def peer_name(result: dict[str, Any]) -> str:
     return LABELS[result["peer"]] + version
 
 
-def _short(number: float) -> str:
+def short(number: float) -> str:
     """Three digits, and no exponent: 0.0123, 1.23, 123, 12,300."""
     return f"{number:.3g}" if number < 1000 else f"{float(f'{number:.3g}'):,.0f}"
 
@@ -186,11 +167,11 @@ def _error(result: dict[str, Any]) -> str:
 
 
 def _seconds(value: float | None) -> str:
-    return "" if value is None else f"{_short(value)} s"
+    return "" if value is None else f"{short(value)} s"
 
 
 def _mib(value: float | None) -> str:
-    return "" if value is None else f"{_short(value)} MiB"
+    return "" if value is None else f"{short(value)} MiB"
 
 
 def _one_line(text: str) -> str:
