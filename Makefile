@@ -15,7 +15,7 @@ PAPER := .venv/paper
 # A test module runs on one core, because its tests share the models they train.
 ON_ALL_CORES := --numprocesses=auto --dist=loadfile
 
-.PHONY: help demo test test-sanitized docs lint format bench bench-paper clean
+.PHONY: help demo test test-sanitized fuzz docs lint format bench bench-paper clean
 
 help:  ## List these commands
 	@grep -hE '^[a-z-]+:.*##' $(MAKEFILE_LIST) | sed 's/:.*## /\t/' | expand -t 18
@@ -34,6 +34,12 @@ test-sanitized: $(SANITIZED)/.package $(VENV)/.test  ## Run the native paths und
 	  $(RUN) -m pytest -q -p no:cacheprovider $(ON_ALL_CORES) -k "not ctrl_c and not threads_cannot" \
 	  tests/engines/test_kernel.py tests/engines/test_engine.py tests/engines/test_interactions.py \
 	  tests/engines/test_background.py tests/importers/test_records.py tests/reference/test_paper.py
+
+# How long all fuzzers together take; fractions are fine.
+MINUTES ?= 3
+
+fuzz: $(VENV)/.package $(VENV)/.test  ## Look for wrong values and crashes for MINUTES=3 on all cores
+	$(RUN) -m fuzz --minutes $(MINUTES)
 
 bench: $(VENV)/.package $(VENV)/.bench  ## Measure every case beside every peer at hand (an hour or so)
 	$(RUN) -m benchmarks.run --missing
@@ -63,7 +69,7 @@ format: $(VENV)/.lint  ## Put the sources into shape
 	$(VENV)/bin/clang-format -i core/*/*.hpp core/*/*.cpp
 
 clean:  ## Remove everything that was made here
-	rm -rf .venv build dist site .mypy_cache .ruff_cache .pytest_cache .hypothesis
+	rm -rf .venv build dist site .mypy_cache .ruff_cache .pytest_cache .hypothesis fuzz-findings
 
 $(VENV)/bin/python:
 	$(PYTHON) -m venv $(VENV)
