@@ -24,7 +24,7 @@ using Predictions = nb::ndarray<double, nb::ndim<2>, nb::c_contig, nb::device::c
 
 const Kernel& kernel_named(const std::optional<std::string>& name) {
     for (const Kernel* kernel : kernels())
-        if (kernel->is_supported() && (!name || kernel->name == *name)) return *kernel;
+        if (!name || kernel->name == *name) return *kernel;
     throw nb::value_error(("this machine has no kernel named '" + *name + "'").c_str());
 }
 
@@ -55,8 +55,7 @@ RuleFor rule_for(const nb::callable& rule) {
 void bind_program(nb::module_& m) {
     m.def("kernels", [] {
         std::vector<std::string> names;
-        for (const Kernel* kernel : kernels())
-            if (kernel->is_supported()) names.emplace_back(kernel->name);
+        for (const Kernel* kernel : kernels()) names.emplace_back(kernel->name);
         return names;
     });
     m.def(

@@ -62,14 +62,13 @@ struct Constants {
 
 struct Kernel {
     std::string_view name;
-    bool (*is_supported)();
     // Precomputes a tree's constants; `out` has room for expansion_doubles(…).
     void (*expand)(const Program&, const Chunk&, const Tree&, double* out);
     // Adds the values that a chunk of trees gives to some rows to values[row][player][output].
     void (*explain)(const Program&, const Chunk&, const RowsView&, const Constants&, Workspace&, double* values);
 };
 
-// All kernels of this build, the best first.
+// The kernels that this machine can run, the best first.
 std::span<const Kernel* const> kernels();
 
 }  // namespace linear_treeshap

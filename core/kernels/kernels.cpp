@@ -1,11 +1,13 @@
 // The kernels of this build, in order of preference: the one place that knows which instruction sets there are.
+// Like all but the kernels themselves, it is compiled for any machine.
 
 #include <algorithm>
-#include <array>
 #include <iterator>
+#include <vector>
 
 #include "background/background_engine.hpp"
 #include "kernels/kernel.hpp"
+#include "kernels/machine.hpp"
 #include "sets/set_engine.hpp"
 
 namespace linear_treeshap {
@@ -31,6 +33,7 @@ extern const BackgroundKernel background_kernel;
 namespace {
 
 struct InstructionSet {
+    bool (*is_supported)();  // by this machine
     const Kernel* kernel;
     const SetKernel* sets;
     const BackgroundKernel* background;
@@ -38,10 +41,10 @@ struct InstructionSet {
 
 constexpr InstructionSet kInstructionSets[] = {
 #if defined(LTS_X86)
-    {&avx512::kernel, &avx512::set_kernel, &avx512::background_kernel},
-    {&avx2::kernel, &avx2::set_kernel, &avx2::background_kernel},
+    {has_avx512, &avx512::kernel, &avx512::set_kernel, &avx512::background_kernel},
+    {has_avx2, &avx2::kernel, &avx2::set_kernel, &avx2::background_kernel},
 #endif
-    {&baseline::kernel, &baseline::set_kernel, &baseline::background_kernel},
+    {[] { return true; }, &baseline::kernel, &baseline::set_kernel, &baseline::background_kernel},
 };
 
 const InstructionSet& instruction_set_of(const Kernel& kernel) {
@@ -52,13 +55,13 @@ const InstructionSet& instruction_set_of(const Kernel& kernel) {
 }  // namespace
 
 std::span<const Kernel* const> kernels() {
-    static constexpr auto all = [] {
-        std::array<const Kernel*, std::size(kInstructionSets)> out{};
-        std::transform(std::begin(kInstructionSets), std::end(kInstructionSets), out.begin(),
-                       [](const InstructionSet& one) { return one.kernel; });
+    static const auto supported = [] {
+        std::vector<const Kernel*> out;
+        for (const auto& one : kInstructionSets)
+            if (one.is_supported()) out.push_back(one.kernel);
         return out;
     }();
-    return all;
+    return supported;
 }
 
 const SetKernel& set_kernel_of(const Kernel& kernel) { return *instruction_set_of(kernel).sets; }

@@ -282,27 +282,11 @@ void explain(const Program& program, const Chunk& chunk, const RowsView& rows, c
                        : explain_numbers<double>(program, chunk, rows, constants, work, values);
 }
 
-// Whether this machine has what this file was compiled for (x86-64-v4, x86-64-v3, or any).
-bool is_supported() {
-#if defined(__AVX2__)
-    bool has_all = __builtin_cpu_supports("avx2") && __builtin_cpu_supports("fma") && __builtin_cpu_supports("bmi") &&
-                   __builtin_cpu_supports("bmi2");
-#if defined(__AVX512F__)
-    has_all = has_all && __builtin_cpu_supports("avx512f") && __builtin_cpu_supports("avx512dq") &&
-              __builtin_cpu_supports("avx512vl") && __builtin_cpu_supports("avx512bw") &&
-              __builtin_cpu_supports("avx512cd");
-#endif
-    return has_all;
-#else
-    return true;
-#endif
-}
-
 }  // namespace
 
 #define LTS_STRING(x) #x
 #define LTS_NAME(x) LTS_STRING(x)
 extern const Kernel kernel;
-const Kernel kernel{LTS_NAME(LTS_ISA), is_supported, expand, explain};
+const Kernel kernel{LTS_NAME(LTS_ISA), expand, explain};
 
 }  // namespace linear_treeshap::LTS_ISA
