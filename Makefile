@@ -8,6 +8,7 @@ RUN := $(VENV)/bin/python
 # The newest pip understands dependency groups; older ones that come with Python do not.
 PIP := $(RUN) -m pip --quiet --disable-pip-version-check
 SOURCES := pyproject.toml CMakeLists.txt $(shell find src core -type f -not -name '*.pyc')
+CXX_SOURCES := $(shell find core -name '*.?pp')
 SANITIZED := build/sanitized/$(VERSION)
 # FastTreeSHAP 0.1.6 needs an old Python and an old NumPy, so the paper's experiment has an environment of its own.
 PAPER_PYTHON ?= python3.11
@@ -60,13 +61,13 @@ lint: $(VENV)/.test $(VENV)/.lint  ## Check style, types and spelling
 	$(RUN) -m ruff check .
 	$(RUN) -m ruff format --check .
 	$(RUN) -m mypy
-	$(VENV)/bin/clang-format --dry-run --Werror core/*/*.hpp core/*/*.cpp
+	$(VENV)/bin/clang-format --dry-run --Werror $(CXX_SOURCES)
 	$(VENV)/bin/codespell
 
 format: $(VENV)/.lint  ## Put the sources into shape
 	$(RUN) -m ruff format .
 	$(RUN) -m ruff check --fix .
-	$(VENV)/bin/clang-format -i core/*/*.hpp core/*/*.cpp
+	$(VENV)/bin/clang-format -i $(CXX_SOURCES)
 
 clean:  ## Remove everything that was made here
 	rm -rf .venv build dist site .mypy_cache .ruff_cache .pytest_cache .hypothesis fuzz-findings

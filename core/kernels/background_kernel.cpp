@@ -6,7 +6,8 @@
 
 #include "background/background_engine.hpp"
 #include "kernels/conditions.hpp"
-#include "kernels/transpose.hpp"
+#include "kernels/isa.hpp"
+#include "kernels/simd.hpp"
 
 namespace linear_treeshap::LTS_ISA {
 namespace {

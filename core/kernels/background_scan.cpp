@@ -9,53 +9,19 @@
 #include <algorithm>
 #include <array>
 #include <bit>
+#include <vector>
 
 #include "background/background_engine.hpp"
 #include "kernels/conditions.hpp"
+#include "kernels/isa.hpp"
+#include "kernels/simd.hpp"
 
 namespace linear_treeshap::LTS_ISA {
 namespace {
 
 constexpr std::size_t kSetPlayers = 32;  // players in one word of a set; longer paths have several words
 
-using Sets = std::array<std::uint32_t, kBlockRows>;
-struct alignas(64) AlignedSets : Sets {};
-
-#if defined(__AVX512F__)
-void add_player(Sets& sets, std::uint64_t members, int player) {
-    const __m512i bit = _mm512_set1_epi32(static_cast<int>(1U << player));
-    for (std::size_t i = 0; i < kBlockRows; i += 16) {
-        const __m512i old = _mm512_load_si512(&sets[i]);
-        _mm512_store_si512(&sets[i], _mm512_mask_or_epi32(old, static_cast<__mmask16>(members >> i), old, bit));
-    }
-}
-std::uint64_t disjoint(const Sets& sets, std::uint32_t other) {
-    const __m512i all = _mm512_set1_epi32(static_cast<int>(other));
-    std::uint64_t out = 0;
-    for (std::size_t i = 0; i < kBlockRows; i += 16)
-        out |= std::uint64_t{_mm512_testn_epi32_mask(_mm512_load_si512(&sets[i]), all)} << i;
-    return out;
-}
-#else
-void add_player(Sets& sets, std::uint64_t members, int player) {
-    for (std::size_t i = 0; i < kBlockRows; ++i) sets[i] |= static_cast<std::uint32_t>((members >> i) & 1) << player;
-}
-std::uint64_t disjoint(const Sets& sets, std::uint32_t other) {
-    std::uint64_t out = 0;
-#if defined(__AVX2__)
-    const __m256i all = _mm256_set1_epi32(static_cast<int>(other));
-    for (std::size_t i = 0; i < kBlockRows; i += 8) {
-        const __m256i eight = _mm256_load_si256(reinterpret_cast<const __m256i*>(&sets[i]));
-        const __m256i is_empty = _mm256_cmpeq_epi32(_mm256_and_si256(eight, all), _mm256_setzero_si256());
-        const auto bits = static_cast<unsigned>(_mm256_movemask_ps(_mm256_castsi256_ps(is_empty)));
-        out |= std::uint64_t{bits} << i;
-    }
-#else
-    for (std::size_t i = 0; i < kBlockRows; ++i) out |= std::uint64_t{(sets[i] & other) == 0} << i;
-#endif
-    return out;
-}
-#endif
+struct alignas(64) AlignedSets : std::array<std::uint32_t, kBlockRows> {};
 
 class Scan {
   public:
@@ -121,8 +87,9 @@ class Scan {
             background_sets_[word].fill(0);
             const std::size_t first = word * kSetPlayers;
             for (std::size_t i = first; i < std::min(n_players, first + kSetPlayers); ++i) {
-                add_player(row_sets_[word], ~pairs_.row_words[edge_[i]], static_cast<int>(i - first));
-                add_player(background_sets_[word], ~pairs_.background_words[edge_[i]], static_cast<int>(i - first));
+                add_player(row_sets_[word].data(), ~pairs_.row_words[edge_[i]], static_cast<int>(i - first));
+                add_player(background_sets_[word].data(), ~pairs_.background_words[edge_[i]],
+                           static_cast<int>(i - first));
             }
         }
         const auto n_words = (n_players + kSetPlayers - 1) / kSetPlayers;
@@ -131,7 +98,7 @@ class Scan {
             std::uint64_t met = everyone;
             int q = 0;
             for (std::size_t word = 0; word < n_words; ++word) {
-                met &= disjoint(background_sets_[word], row_sets_[word][row]);
+                met &= disjoint(background_sets_[word].data(), row_sets_[word][row]);
                 q += std::popcount(row_sets_[word][row]);
             }
             if (met == 0) continue;

@@ -17,6 +17,7 @@
 #include "compile/program.hpp"
 #include "compile/tiles.hpp"
 #include "kernels/conditions.hpp"
+#include "kernels/isa.hpp"
 #include "kernels/simd.hpp"
 
 namespace linear_treeshap::LTS_ISA {

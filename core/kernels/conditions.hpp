@@ -7,10 +7,8 @@
 #include <cstdint>
 
 #include "compile/program.hpp"
+#include "kernels/isa.hpp"
 #include "kernels/simd.hpp"
-
-#define LTS_INLINE [[gnu::always_inline]] inline
-#define LTS_INLINED __attribute__((always_inline))  // of a lambda
 
 namespace linear_treeshap::LTS_ISA {
 
@@ -26,11 +24,9 @@ void transpose_block(const Program& program, const Chunk& chunk, const Number* r
 
 template <int kRows, class Number>
 std::uint64_t in_set(const Number* x, const CategorySet& set, bool missing_left) {
-#if defined(__AVX2__)
     if constexpr (kRows > 1)
         if (set.sorted.empty() && set.words.size() <= kMaxSetWords)
-            return in_words<kRows>(x, SetWords(set.words.data(), set.words.size()), missing_left);
-#endif
+            return in_words<kRows>(x, SetWords(set.words), missing_left);
     std::uint64_t bits = 0;
     for (int r = 0; r < kRows; ++r) {
         // Codes lie below 2^31; anything else, infinities included, is in no set.

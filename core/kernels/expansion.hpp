@@ -21,6 +21,7 @@
 #include "compile/program.hpp"
 #include "compile/tiles.hpp"
 #include "kernels/conditions.hpp"
+#include "kernels/isa.hpp"
 #include "kernels/simd.hpp"
 
 namespace linear_treeshap::LTS_ISA {
@@ -119,7 +120,7 @@ class Expander {
                     const auto e = edge_constants(split_at(i), side, rule_, first_ + k);
                     const auto choose = [&](const double* constant) {
                         return each([&](int v) {
-                            const Vec here = select(mask_of(satisfied[at(i)][side] >> (v * kLanes)),
+                            const Vec here = select(mask_of(satisfied[at(i)][at(side)] >> (v * kLanes)),
                                                     broadcast(constant[kSatisfied]), broadcast(constant[kUnsatisfied]));
                             return select(mask_of(satisfied[at(i)][2] >> (v * kLanes)), here,
                                           broadcast(constant[kUnsatisfiedAbove]));

@@ -9,6 +9,7 @@
 
 #include "compile/one_row.hpp"
 #include "kernels/conditions.hpp"
+#include "kernels/isa.hpp"
 #include "kernels/kernel.hpp"
 #include "kernels/simd.hpp"
 

@@ -16,8 +16,8 @@
 
 #include "kernels/conditions.hpp"
 #include "kernels/expansion.hpp"
+#include "kernels/isa.hpp"
 #include "kernels/simd.hpp"
-#include "kernels/transpose.hpp"
 #include "sets/set_engine.hpp"
 
 namespace linear_treeshap::LTS_ISA {
@@ -314,7 +314,7 @@ struct SetWalk {
     }
 
     void run(const double* constants) const {
-        store_tile(stack_c, each([](int, int) { return broadcast(1.0); }));
+        store_tile(stack_c, each([&](int, int) { return broadcast(1.0); }));
         const std::int32_t* above = tree.above.data();
         const std::int32_t* slots = tree.slots.data();
         for (const auto& step : tree.steps) {

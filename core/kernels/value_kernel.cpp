@@ -9,6 +9,7 @@
 #include "kernels/block_walk.hpp"
 #include "kernels/conditions.hpp"
 #include "kernels/expansion.hpp"
+#include "kernels/isa.hpp"
 #include "kernels/kernel.hpp"
 #include "kernels/row_walk.hpp"
 #include "kernels/simd.hpp"

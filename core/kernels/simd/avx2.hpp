@@ -1,0 +1,205 @@
+// AVX2 (x86-64-v3): four lanes; masks are vectors of all-ones or zeros.
+#pragma once
+
+#include <immintrin.h>
+
+#include <algorithm>
+#include <array>
+#include <cstddef>
+#include <cstdint>
+#include <cstring>
+#include <span>
+
+#include "kernels/isa.hpp"
+#include "kernels/simd/avx_quad.hpp"
+
+namespace linear_treeshap::LTS_ISA {
+
+inline constexpr int kLanes = 4;
+
+struct Vec {
+    __m256d v;
+};
+struct Mask {
+    __m256d m;
+};
+
+inline Vec load(const double* p) { return {_mm256_load_pd(p)}; }
+inline void store(double* p, Vec a) { _mm256_store_pd(p, a.v); }
+inline Vec broadcast(double x) { return {_mm256_set1_pd(x)}; }
+inline Vec operator*(Vec a, Vec b) { return {_mm256_mul_pd(a.v, b.v)}; }
+inline Vec operator+(Vec a, Vec b) { return {_mm256_add_pd(a.v, b.v)}; }
+inline Vec fma(Vec a, Vec b, Vec c) { return {_mm256_fmadd_pd(a.v, b.v, c.v)}; }
+inline Vec select(Mask m, Vec yes, Vec no) { return {_mm256_blendv_pd(no.v, yes.v, m.m)}; }
+inline Vec where(Mask m, Vec yes) { return {_mm256_and_pd(yes.v, m.m)}; }
+
+struct MaskTable {
+    alignas(32) std::int64_t lane[1 << kLanes][kLanes];
+    constexpr MaskTable() : lane{} {
+        for (int bits = 0; bits < (1 << kLanes); ++bits)
+            for (int l = 0; l < kLanes; ++l) lane[bits][l] = (bits >> l) & 1 ? -1 : 0;
+    }
+};
+inline constexpr MaskTable kMasks{};
+inline Mask mask_of(std::uint64_t bits) {
+    const auto* const lanes = kMasks.lane[bits & ((1U << kLanes) - 1)];
+    return {_mm256_castsi256_pd(_mm256_load_si256(reinterpret_cast<const __m256i*>(lanes)))};
+}
+
+// A table of 4 doubles is 8 floats, which `vpermps` can permute; a further bit of the state chooses between two
+// such tables. `vpermps` reads the lowest three bits of every 32, `blendv` the sign: one register serves both.
+struct Index {
+    __m256i i;
+};
+inline constexpr std::array<std::uint8_t, 4> kStateBit{0x02, 0x04, 0x80, 0x40};
+inline Index index_of(const std::uint8_t* states) {
+    std::int32_t four;
+    std::memcpy(&four, states, sizeof four);
+    const __m256i where = _mm256_setr_epi8(0, -1, -1, -1, 0, -1, -1, 0, 1, -1, -1, -1, 1, -1, -1, 1,  //
+                                           2, -1, -1, -1, 2, -1, -1, 2, 3, -1, -1, -1, 3, -1, -1, 3);
+    return {_mm256_or_si256(_mm256_shuffle_epi8(_mm256_set1_epi32(four), where), _mm256_set1_epi64x(1LL << 32))};
+}
+template <int kStates>
+struct Table {
+    const double* entry;  // there are too few registers to keep it in
+    explicit Table(const double* from) : entry(from) {}
+    Vec operator[](Index i) const {
+        const auto four = [&](int p) {
+            return _mm256_castps_pd(_mm256_permutevar8x32_ps(_mm256_castpd_ps(_mm256_load_pd(entry + 4 * p)), i.i));
+        };
+        const __m256d bit2 = _mm256_castsi256_pd(i.i);
+        __m256d out = _mm256_blendv_pd(four(0), four(1), bit2);
+        if constexpr (kStates == 16)
+            out = _mm256_blendv_pd(out, _mm256_blendv_pd(four(2), four(3), bit2),
+                                   _mm256_castsi256_pd(_mm256_slli_epi64(i.i, 1)));
+        return {out};
+    }
+};
+
+inline Vec gather(const double* table, const std::uint8_t* index) {
+    Vec out{};
+    for (int l = 0; l < kLanes; ++l) out.v[l] = table[index[l]];
+    return out;
+}
+
+using Square = std::array<Vec, kLanes>;
+inline __m256d low(Vec a, Vec b) { return _mm256_unpacklo_pd(a.v, b.v); }
+inline __m256d high(Vec a, Vec b) { return _mm256_unpackhi_pd(a.v, b.v); }
+LTS_INLINE void transpose(Square& r) {
+    const __m256d t0 = low(r[0], r[1]), t1 = high(r[0], r[1]), t2 = low(r[2], r[3]), t3 = high(r[2], r[3]);
+    r[0].v = _mm256_permute2f128_pd(t0, t2, 0x20);
+    r[1].v = _mm256_permute2f128_pd(t1, t3, 0x20);
+    r[2].v = _mm256_permute2f128_pd(t0, t2, 0x31);
+    r[3].v = _mm256_permute2f128_pd(t1, t3, 0x31);
+}
+
+struct Bytes {
+    __m256i half[2];
+
+    Bytes() : half{_mm256_setzero_si256(), _mm256_setzero_si256()} {}
+    void add(std::uint64_t rows, std::uint8_t bits) {
+        // Each byte of the mask is copied to the eight rows it speaks of, which then look at their own bit.
+        const __m256i spread = _mm256_setr_epi64x(0, 0x0101010101010101, 0x0202020202020202, 0x0303030303030303);
+        const __m256i own_bit = _mm256_set1_epi64x(static_cast<long long>(0x8040201008040201));
+        for (int h = 0; h < 2; ++h) {
+            const __m256i bytes = _mm256_shuffle_epi8(_mm256_set1_epi32(static_cast<int>(rows >> (32 * h))), spread);
+            const __m256i is_set = _mm256_cmpeq_epi8(_mm256_and_si256(bytes, own_bit), own_bit);
+            half[h] = _mm256_or_si256(half[h], _mm256_and_si256(is_set, _mm256_set1_epi8(static_cast<char>(bits))));
+        }
+    }
+    void store(std::uint8_t* to) const {
+        for (int h = 0; h < 2; ++h) _mm256_store_si256(reinterpret_cast<__m256i*>(to + 32 * h), half[h]);
+    }
+};
+
+template <int kRows>
+inline std::uint64_t at_most(const float* x, float threshold, bool missing_left) {
+    const __m256 t = _mm256_set1_ps(threshold);
+    std::uint64_t bits = 0;
+    for (int i = 0; 8 * i < kRows; ++i) {
+        const __m256 v = _mm256_load_ps(x + 8 * i);
+        const __m256 part = missing_left ? _mm256_cmp_ps(v, t, _CMP_NGT_UQ) : _mm256_cmp_ps(v, t, _CMP_LE_OQ);
+        bits |= static_cast<std::uint64_t>(static_cast<unsigned>(_mm256_movemask_ps(part))) << (8 * i);
+    }
+    return bits;
+}
+template <int kRows>
+inline std::uint64_t at_most(const double* x, double threshold, bool missing_left) {
+    const __m256d t = _mm256_set1_pd(threshold);
+    std::uint64_t bits = 0;
+    for (int i = 0; 4 * i < kRows; ++i) {
+        const __m256d v = _mm256_load_pd(x + 4 * i);
+        const __m256d part = missing_left ? _mm256_cmp_pd(v, t, _CMP_NGT_UQ) : _mm256_cmp_pd(v, t, _CMP_LE_OQ);
+        bits |= static_cast<std::uint64_t>(static_cast<unsigned>(_mm256_movemask_pd(part))) << (4 * i);
+    }
+    return bits;
+}
+
+// One permutation finds every row's word.
+inline constexpr std::size_t kMaxSetWords = 8;
+struct SetWords {
+    __m256i all;
+    explicit SetWords(std::span<const std::uint32_t> words) {
+        std::array<std::uint32_t, kMaxSetWords> padded{};
+        std::copy(words.begin(), words.end(), padded.begin());
+        all = _mm256_loadu_si256(reinterpret_cast<const __m256i*>(padded.data()));
+    }
+};
+template <int kRows>
+inline std::uint64_t in_words(const float* x, const SetWords& set, bool missing_left) {
+    std::uint64_t bits = 0;
+    for (int i = 0; 8 * i < kRows; ++i) {
+        const __m256 v = _mm256_load_ps(x + 8 * i);
+        const __m256 is_code = _mm256_and_ps(_mm256_cmp_ps(v, _mm256_setzero_ps(), _CMP_GE_OQ),
+                                             _mm256_cmp_ps(v, _mm256_set1_ps(256), _CMP_LT_OQ));
+        const __m256i code = _mm256_cvttps_epi32(v);
+        const __m256i word = _mm256_permutevar8x32_epi32(set.all, _mm256_srli_epi32(code, 5));
+        const __m256i bit = _mm256_srlv_epi32(word, _mm256_and_si256(code, _mm256_set1_epi32(31)));
+        __m256 part = _mm256_and_ps(is_code, _mm256_castsi256_ps(_mm256_slli_epi32(bit, 31)));
+        if (missing_left) part = _mm256_or_ps(part, _mm256_cmp_ps(v, v, _CMP_UNORD_Q));
+        bits |= static_cast<std::uint64_t>(static_cast<unsigned>(_mm256_movemask_ps(part))) << (8 * i);
+    }
+    return bits;
+}
+template <int kRows>
+inline std::uint64_t in_words(const double* x, const SetWords& set, bool missing_left) {
+    std::uint64_t bits = 0;
+    for (int i = 0; 4 * i < kRows; ++i) {
+        const __m256d v = _mm256_load_pd(x + 4 * i);
+        const __m256d is_code = _mm256_and_pd(_mm256_cmp_pd(v, _mm256_setzero_pd(), _CMP_GE_OQ),
+                                              _mm256_cmp_pd(v, _mm256_set1_pd(256), _CMP_LT_OQ));
+        const __m128i code = _mm256_cvttpd_epi32(v);
+        const __m256i place = _mm256_castsi128_si256(_mm_srli_epi32(code, 5));
+        const __m128i word = _mm256_castsi256_si128(_mm256_permutevar8x32_epi32(set.all, place));
+        const __m128i bit = _mm_srlv_epi32(word, _mm_and_si128(code, _mm_set1_epi32(31)));
+        const __m256i wide = _mm256_slli_epi64(_mm256_cvtepi32_epi64(bit), 63);
+        __m256d part = _mm256_and_pd(is_code, _mm256_castsi256_pd(wide));
+        if (missing_left) part = _mm256_or_pd(part, _mm256_cmp_pd(v, v, _CMP_UNORD_Q));
+        bits |= static_cast<std::uint64_t>(static_cast<unsigned>(_mm256_movemask_pd(part))) << (4 * i);
+    }
+    return bits;
+}
+
+inline void add_player(std::uint32_t* sets, std::uint64_t rows, int player) {
+    const __m256i own_bit = _mm256_setr_epi32(1, 2, 4, 8, 16, 32, 64, 128);
+    const __m256i bit = _mm256_set1_epi32(static_cast<int>(1U << player));
+    for (int i = 0; i < 64; i += 8) {
+        auto* const eight = reinterpret_cast<__m256i*>(sets + i);
+        const __m256i all_bits = _mm256_set1_epi32(static_cast<int>(rows >> i));
+        const __m256i is_set = _mm256_cmpeq_epi32(_mm256_and_si256(all_bits, own_bit), own_bit);
+        _mm256_store_si256(eight, _mm256_or_si256(_mm256_load_si256(eight), _mm256_and_si256(is_set, bit)));
+    }
+}
+inline std::uint64_t disjoint(const std::uint32_t* sets, std::uint32_t other) {
+    const __m256i all = _mm256_set1_epi32(static_cast<int>(other));
+    std::uint64_t out = 0;
+    for (int i = 0; i < 64; i += 8) {
+        const __m256i eight = _mm256_load_si256(reinterpret_cast<const __m256i*>(sets + i));
+        const __m256i is_empty = _mm256_cmpeq_epi32(_mm256_and_si256(eight, all), _mm256_setzero_si256());
+        const auto bits = static_cast<unsigned>(_mm256_movemask_ps(_mm256_castsi256_ps(is_empty)));
+        out |= std::uint64_t{bits} << i;
+    }
+    return out;
+}
+
+}  // namespace linear_treeshap::LTS_ISA

@@ -1,0 +1,175 @@
+// AVX-512 (x86-64-v4): eight lanes, and masks in registers of their own.
+//
+// Forms of intrinsics with a mask, all set, spare us GCC's warning about its own undefined sources.
+#pragma once
+
+#include <immintrin.h>
+
+#include <array>
+#include <cstddef>
+#include <cstdint>
+#include <span>
+
+#include "kernels/isa.hpp"
+#include "kernels/simd/avx_quad.hpp"
+
+namespace linear_treeshap::LTS_ISA {
+
+struct Vec {
+    __m512d v;
+};
+struct Mask {
+    __mmask8 m;
+};
+struct Index {
+    __m512i i;
+};
+// What each bit of a treelet's state adds to the byte that `index_of` reads.
+inline constexpr std::array<std::uint8_t, 4> kStateBit{1, 2, 4, 8};
+
+inline constexpr int kLanes = 8;
+
+inline Vec load(const double* p) { return {_mm512_load_pd(p)}; }
+inline void store(double* p, Vec a) { _mm512_store_pd(p, a.v); }
+// Compilers like to fold a load into every instruction that uses it. Here loads are what we wait for,
+// so a value that several vectors share is loaded once.
+inline Vec in_register(Vec a) {
+    __asm__("" : "+v"(a.v));
+    return a;
+}
+inline Vec broadcast(double x) { return in_register({_mm512_set1_pd(x)}); }
+inline Vec operator*(Vec a, Vec b) { return {_mm512_mul_pd(a.v, b.v)}; }
+inline Vec operator+(Vec a, Vec b) { return {_mm512_add_pd(a.v, b.v)}; }
+inline Vec fma(Vec a, Vec b, Vec c) { return {_mm512_fmadd_pd(a.v, b.v, c.v)}; }
+inline Mask mask_of(std::uint64_t bits) { return {static_cast<__mmask8>(bits)}; }
+inline Vec select(Mask m, Vec yes, Vec no) { return {_mm512_mask_blend_pd(m.m, no.v, yes.v)}; }
+inline Vec where(Mask m, Vec yes) { return {_mm512_maskz_mov_pd(m.m, yes.v)}; }
+
+inline Index index_of(const std::uint8_t* states) {
+    return {_mm512_maskz_cvtepu8_epi64(0xff, _mm_loadl_epi64(reinterpret_cast<const __m128i*>(states)))};
+}
+// A table of 8 or 16 entries, and the entry that each lane's index names: one register permutation.
+template <int kStates>
+struct Table {
+    Vec part[kStates / 8];
+    explicit Table(const double* from) {
+        for (int i = 0; i < kStates / 8; ++i) part[i] = in_register(load(from + 8 * i));
+    }
+    Vec operator[](Index i) const {
+        if constexpr (kStates == 8) return {_mm512_maskz_permutexvar_pd(0xff, i.i, part[0].v)};
+        return {_mm512_permutex2var_pd(part[0].v, i.i, part[kStates / 8 - 1].v)};
+    }
+};
+inline Vec gather(const double* table, const std::uint8_t* index) {
+    const __m128i bytes = _mm_loadl_epi64(reinterpret_cast<const __m128i*>(index));
+    return {_mm512_mask_i32gather_pd(_mm512_setzero_pd(), 0xff, _mm256_cvtepu8_epi32(bytes), table, 8)};
+}
+
+using Square = std::array<Vec, kLanes>;
+inline __m512d low(Vec a, Vec b) { return _mm512_maskz_unpacklo_pd(0xff, a.v, b.v); }
+inline __m512d high(Vec a, Vec b) { return _mm512_maskz_unpackhi_pd(0xff, a.v, b.v); }
+inline __m512d even(__m512d a, __m512d b) { return _mm512_maskz_shuffle_f64x2(0xff, a, b, 0x88); }
+inline __m512d odd(__m512d a, __m512d b) { return _mm512_maskz_shuffle_f64x2(0xff, a, b, 0xdd); }
+LTS_INLINE void transpose(Square& r) {
+    const __m512d t0 = low(r[0], r[1]), t1 = high(r[0], r[1]), t2 = low(r[2], r[3]), t3 = high(r[2], r[3]);
+    const __m512d t4 = low(r[4], r[5]), t5 = high(r[4], r[5]), t6 = low(r[6], r[7]), t7 = high(r[6], r[7]);
+    // Columns 0, 4 | 2, 6 | 1, 5 | 3, 7 of rows 0 to 3 and of rows 4 to 7.
+    const __m512d a0 = even(t0, t2), a2 = odd(t0, t2), a1 = even(t1, t3), a3 = odd(t1, t3);
+    const __m512d b0 = even(t4, t6), b2 = odd(t4, t6), b1 = even(t5, t7), b3 = odd(t5, t7);
+    r[0].v = even(a0, b0), r[4].v = odd(a0, b0);
+    r[2].v = even(a2, b2), r[6].v = odd(a2, b2);
+    r[1].v = even(a1, b1), r[5].v = odd(a1, b1);
+    r[3].v = even(a3, b3), r[7].v = odd(a3, b3);
+}
+
+struct Bytes {
+    __m512i all;
+
+    Bytes() : all(_mm512_setzero_si512()) {}
+    void add(std::uint64_t rows, std::uint8_t bits) {
+        all = _mm512_mask_add_epi8(all, rows, all, _mm512_set1_epi8(static_cast<char>(bits)));
+    }
+    void store(std::uint8_t* to) const { _mm512_store_si512(to, all); }
+};
+
+template <int kRows>
+inline std::uint64_t at_most(const float* x, float threshold, bool missing_left) {
+    const __m512 t = _mm512_set1_ps(threshold);
+    std::uint64_t bits = 0;
+    for (int i = 0; 16 * i < kRows; ++i) {
+        const __m512 v = _mm512_load_ps(x + 16 * i);
+        const auto part = missing_left ? _mm512_cmp_ps_mask(v, t, _CMP_NGT_UQ) : _mm512_cmp_ps_mask(v, t, _CMP_LE_OQ);
+        bits |= static_cast<std::uint64_t>(part) << (16 * i);
+    }
+    return bits;
+}
+template <int kRows>
+inline std::uint64_t at_most(const double* x, double threshold, bool missing_left) {
+    const __m512d t = _mm512_set1_pd(threshold);
+    std::uint64_t bits = 0;
+    for (int i = 0; 8 * i < kRows; ++i) {
+        const __m512d v = _mm512_load_pd(x + 8 * i);
+        const auto part = missing_left ? _mm512_cmp_pd_mask(v, t, _CMP_NGT_UQ) : _mm512_cmp_pd_mask(v, t, _CMP_LE_OQ);
+        bits |= static_cast<std::uint64_t>(part) << (8 * i);
+    }
+    return bits;
+}
+
+// One permutation finds every row's word.
+inline constexpr std::size_t kMaxSetWords = 16;
+struct SetWords {
+    __m512i all;
+    explicit SetWords(std::span<const std::uint32_t> words)
+        : all(_mm512_maskz_loadu_epi32(static_cast<__mmask16>((1U << words.size()) - 1), words.data())) {}
+};
+template <int kRows>
+inline std::uint64_t in_words(const float* x, const SetWords& set, bool missing_left) {
+    std::uint64_t bits = 0;
+    for (int i = 0; 16 * i < kRows; ++i) {
+        const __m512 v = _mm512_load_ps(x + 16 * i);
+        const auto is_code = static_cast<__mmask16>(_mm512_cmp_ps_mask(v, _mm512_setzero_ps(), _CMP_GE_OQ) &
+                                                    _mm512_cmp_ps_mask(v, _mm512_set1_ps(512), _CMP_LT_OQ));
+        const __m512i code = _mm512_maskz_cvttps_epi32(is_code, v);
+        const __m512i word =
+            _mm512_maskz_permutexvar_epi32(is_code, _mm512_maskz_srli_epi32(is_code, code, 5), set.all);
+        const __m512i bit = _mm512_maskz_srlv_epi32(is_code, word, _mm512_and_si512(code, _mm512_set1_epi32(31)));
+        auto part = _mm512_test_epi32_mask(bit, _mm512_set1_epi32(1));
+        if (missing_left) part = static_cast<__mmask16>(part | _mm512_cmp_ps_mask(v, v, _CMP_UNORD_Q));
+        bits |= static_cast<std::uint64_t>(part) << (16 * i);
+    }
+    return bits;
+}
+template <int kRows>
+inline std::uint64_t in_words(const double* x, const SetWords& set, bool missing_left) {
+    std::uint64_t bits = 0;
+    for (int i = 0; 8 * i < kRows; ++i) {
+        const __m512d v = _mm512_load_pd(x + 8 * i);
+        const auto is_code = static_cast<__mmask8>(_mm512_cmp_pd_mask(v, _mm512_setzero_pd(), _CMP_GE_OQ) &
+                                                   _mm512_cmp_pd_mask(v, _mm512_set1_pd(512), _CMP_LT_OQ));
+        const __m512i code = _mm512_maskz_cvttpd_epi64(is_code, v);
+        const __m512i place = _mm512_maskz_srli_epi64(is_code, code, 5);
+        const __m512i word = _mm512_maskz_permutexvar_epi32(0xffff, place, set.all);  // in the lower halves
+        const __m512i bit = _mm512_maskz_srlv_epi64(is_code, word, _mm512_and_si512(code, _mm512_set1_epi64(31)));
+        auto part = _mm512_test_epi64_mask(bit, _mm512_set1_epi64(1));
+        if (missing_left) part = static_cast<__mmask8>(part | _mm512_cmp_pd_mask(v, v, _CMP_UNORD_Q));
+        bits |= static_cast<std::uint64_t>(part) << (8 * i);
+    }
+    return bits;
+}
+
+inline void add_player(std::uint32_t* sets, std::uint64_t rows, int player) {
+    const __m512i bit = _mm512_set1_epi32(static_cast<int>(1U << player));
+    for (int i = 0; i < 64; i += 16) {
+        const __m512i old = _mm512_load_si512(sets + i);
+        _mm512_store_si512(sets + i, _mm512_mask_or_epi32(old, static_cast<__mmask16>(rows >> i), old, bit));
+    }
+}
+inline std::uint64_t disjoint(const std::uint32_t* sets, std::uint32_t other) {
+    const __m512i all = _mm512_set1_epi32(static_cast<int>(other));
+    std::uint64_t out = 0;
+    for (int i = 0; i < 64; i += 16)
+        out |= std::uint64_t{_mm512_testn_epi32_mask(_mm512_load_si512(sets + i), all)} << i;
+    return out;
+}
+
+}  // namespace linear_treeshap::LTS_ISA

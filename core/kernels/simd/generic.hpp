@@ -1,0 +1,174 @@
+// Any machine (SSE2, NEON, ...): two lanes of the compiler's own vector types; masks are vectors of all-ones or zeros.
+#pragma once
+
+#include <array>
+#include <cstddef>
+#include <cstdint>
+#include <cstring>
+#include <limits>
+#include <span>
+#include <type_traits>
+#if defined(__aarch64__)
+#include <arm_neon.h>
+#endif
+
+#include "compile/one_row.hpp"
+#include "kernels/isa.hpp"
+
+namespace linear_treeshap::LTS_ISA {
+
+inline constexpr int kLanes = 2;
+
+typedef double DoubleVector __attribute__((vector_size(8 * kLanes)));
+typedef std::int64_t IntVector __attribute__((vector_size(8 * kLanes)));
+
+struct Vec {
+    DoubleVector v;
+};
+struct Mask {
+    IntVector m;
+};
+
+inline Vec load(const double* p) { return {*reinterpret_cast<const DoubleVector*>(p)}; }
+inline void store(double* p, Vec a) { *reinterpret_cast<DoubleVector*>(p) = a.v; }
+inline Vec broadcast(double x) { return {DoubleVector{x, x}}; }
+inline Vec operator*(Vec a, Vec b) { return {a.v * b.v}; }
+inline Vec operator+(Vec a, Vec b) { return {a.v + b.v}; }
+inline Vec where(Mask m, Vec yes) { return {(DoubleVector)((IntVector)yes.v & m.m)}; }
+#if defined(__aarch64__)  // always has fused operations, and one that selects
+inline Vec fma(Vec a, Vec b, Vec c) { return {vfmaq_f64(c.v, a.v, b.v)}; }
+inline double fma(double a, double b, double c) { return __builtin_fma(a, b, c); }
+inline Vec select(Mask m, Vec yes, Vec no) { return {vbslq_f64((uint64x2_t)m.m, yes.v, no.v)}; }
+#else
+inline Vec fma(Vec a, Vec b, Vec c) { return {a.v * b.v + c.v}; }
+inline double fma(double a, double b, double c) { return a * b + c; }
+inline Vec select(Mask m, Vec yes, Vec no) {
+    return {(DoubleVector)(((IntVector)yes.v & m.m) | ((IntVector)no.v & ~m.m))};
+}
+#endif
+
+inline constexpr IntVector kMasks[1 << kLanes] = {{0, 0}, {-1, 0}, {0, -1}, {-1, -1}};
+inline Mask mask_of(std::uint64_t bits) { return {kMasks[bits & ((1U << kLanes) - 1)]}; }
+
+struct Index {
+    IntVector i;
+};
+inline constexpr std::array<std::uint8_t, 4> kStateBit{1, 2, 4, 8};
+inline Index index_of(const std::uint8_t* states) {
+    Index out{};
+    for (int l = 0; l < kLanes; ++l) out.i[l] = states[l];
+    return out;
+}
+template <int kStates>
+struct Table {
+    const double* entry;
+    explicit Table(const double* from) : entry(from) {}
+    Vec operator[](Index i) const {
+        Vec out{};
+        for (int l = 0; l < kLanes; ++l) out.v[l] = entry[i.i[l]];
+        return out;
+    }
+};
+
+inline Vec gather(const double* table, const std::uint8_t* index) {
+    Vec out{};
+    for (int l = 0; l < kLanes; ++l) out.v[l] = table[index[l]];
+    return out;
+}
+
+using Square = std::array<Vec, kLanes>;
+LTS_INLINE void transpose(Square& r) {
+    const double swapped = r[0].v[1];
+    r[0].v[1] = r[1].v[0];
+    r[1].v[0] = swapped;
+}
+
+struct Bytes {
+    std::array<std::uint64_t, 8> eight{};  // rows in the bytes of a word
+
+    void add(std::uint64_t rows, std::uint8_t bits) {
+        // All bytes get all eight bits of the mask, and each then looks at its own.
+        constexpr std::uint64_t ones = 0x0101010101010101, own_bit = 0x8040201008040201;
+        for (std::size_t i = 0; i < 8; ++i) {
+            const std::uint64_t own = (((rows >> (8 * i)) & 0xff) * ones) & own_bit;
+            const std::uint64_t is_set =
+                ((own + 0x7f * ones) >> 7) & ones;  // no byte is above 0x80: nothing is carried
+            eight[i] |= is_set * bits;
+        }
+    }
+    void store(std::uint8_t* to) const { std::memcpy(to, eight.data(), sizeof eight); }
+};
+
+// Every lane collects the bits of its own rows, as many as it has bits.
+template <int kRows, class Number>
+inline std::uint64_t at_most(const Number* x, Number threshold, bool missing_left) {
+    using Word = std::conditional_t<sizeof(Number) == 4, std::uint32_t, std::uint64_t>;
+    typedef Number Numbers __attribute__((vector_size(16)));
+    typedef Word Words __attribute__((vector_size(16)));
+    constexpr int per_vector = 16 / sizeof(Number), per_word = 8 * sizeof(Number);
+    std::uint64_t out = 0;
+    for (int first = 0; first < kRows; first += per_word) {
+        Words bits{}, own{};
+        for (int l = 0; l < per_vector; ++l) own[l] = Word{1} << l;
+        for (int row = 0; row < (kRows < per_word ? kRows : per_word); row += per_vector, own <<= per_vector) {
+            const Numbers v = *reinterpret_cast<const Numbers*>(x + first + row);
+            bits |= (Words)(missing_left ? ~(v > threshold) : v <= threshold) & own;
+        }
+        for (int l = 0; l < per_vector; ++l) out |= std::uint64_t{bits[l]} << first;
+    }
+    return out;
+}
+
+inline constexpr std::size_t kMaxSetWords = std::numeric_limits<std::size_t>::max();
+struct SetWords {
+    std::span<const std::uint32_t> all;
+    explicit SetWords(std::span<const std::uint32_t> words) : all(words) {}
+};
+template <int kRows, class Number>
+inline std::uint64_t in_words(const Number* x, const SetWords& set, bool missing_left) {
+    std::uint64_t bits = 0;
+    const auto n_codes = static_cast<Number>(32 * set.all.size());
+    for (int r = 0; r < kRows; ++r) {
+        bool left = x[r] != x[r] && missing_left;
+        if (x[r] >= Number(0) && x[r] < n_codes) {
+            const auto code = static_cast<std::uint32_t>(x[r]);
+            left = ((set.all[code / 32] >> (code % 32)) & 1U) != 0;
+        }
+        bits |= std::uint64_t{left} << r;
+    }
+    return bits;
+}
+
+inline void add_player(std::uint32_t* sets, std::uint64_t rows, int player) {
+    for (std::size_t i = 0; i < 64; ++i) sets[i] |= static_cast<std::uint32_t>((rows >> i) & 1) << player;
+}
+inline std::uint64_t disjoint(const std::uint32_t* sets, std::uint32_t other) {
+    std::uint64_t out = 0;
+    for (std::size_t i = 0; i < 64; ++i) out |= std::uint64_t{(sets[i] & other) == 0} << i;
+    return out;
+}
+
+struct Quad {
+    Vec half[2];
+};
+inline Quad load(const Four& from) { return {{load(from.lane), load(from.lane + 2)}}; }
+inline void store(Four& to, Quad a) {
+    store(to.lane, a.half[0]);
+    store(to.lane + 2, a.half[1]);
+}
+inline Quad spread(double x) { return {{broadcast(x), broadcast(x)}}; }
+template <int kLane>
+inline double lane(Quad a) {
+    return a.half[kLane / 2].v[kLane % 2];
+}
+template <int kLane>
+inline Quad spread(Quad a) {
+    return spread(lane<kLane>(a));
+}
+inline Quad operator*(Quad a, Quad b) { return {{a.half[0] * b.half[0], a.half[1] * b.half[1]}}; }
+inline Quad operator+(Quad a, Quad b) { return {{a.half[0] + b.half[0], a.half[1] + b.half[1]}}; }
+inline Quad fma(Quad a, Quad b, Quad c) {
+    return {{fma(a.half[0], b.half[0], c.half[0]), fma(a.half[1], b.half[1], c.half[1])}};
+}
+
+}  // namespace linear_treeshap::LTS_ISA
