@@ -81,7 +81,8 @@ $(VENV)/.build $(VENV)/.demo $(VENV)/.test $(VENV)/.lint $(VENV)/.bench $(VENV)/
 	@touch $@
 
 $(VENV)/.package: $(VENV)/.build $(SOURCES)
-	$(PIP) install --no-build-isolation --no-deps --force-reinstall --config-settings=cmake.define.LTS_WERROR=ON .
+	$(PIP) install --no-build-isolation --no-deps --force-reinstall --config-settings=cmake.define.LTS_WERROR=ON \
+	  --config-settings=install.strip=false .
 	$(PIP) install 'numpy>=1.23' 'narwhals>=1.32'
 	@touch $@
 

@@ -9,6 +9,7 @@
 #include "kernels/isa.hpp"
 #include "kernels/simd.hpp"
 
+LTS_BEGIN_ISA
 namespace linear_treeshap::LTS_ISA {
 namespace {
 
@@ -112,3 +113,4 @@ extern const BackgroundKernel background_kernel;
 const BackgroundKernel background_kernel{transpose, evaluate, count, look_up, scan};
 
 }  // namespace linear_treeshap::LTS_ISA
+LTS_END_ISA

@@ -16,6 +16,7 @@
 #include "kernels/isa.hpp"
 #include "kernels/simd.hpp"
 
+LTS_BEGIN_ISA
 namespace linear_treeshap::LTS_ISA {
 namespace {
 
@@ -247,3 +248,4 @@ void scan(const Chunk& chunk, const Tree& tree, const BackgroundTree& plan, cons
 }
 
 }  // namespace linear_treeshap::LTS_ISA
+LTS_END_ISA

@@ -20,6 +20,7 @@
 #include "kernels/isa.hpp"
 #include "kernels/simd.hpp"
 
+LTS_BEGIN_ISA
 namespace linear_treeshap::LTS_ISA {
 
 // Vectors that take a step together and share the tables they load. Narrow machines have too few registers for two.
@@ -385,3 +386,4 @@ inline std::size_t stack_doubles(int n_levels, int n_outputs, int n_points, int 
 }
 
 }  // namespace linear_treeshap::LTS_ISA
+LTS_END_ISA

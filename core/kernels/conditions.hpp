@@ -10,6 +10,7 @@
 #include "kernels/isa.hpp"
 #include "kernels/simd.hpp"
 
+LTS_BEGIN_ISA
 namespace linear_treeshap::LTS_ISA {
 
 inline std::size_t at(std::int32_t i) { return static_cast<std::size_t>(i); }
@@ -47,3 +48,4 @@ LTS_INLINE std::uint64_t goes_left(const Program& program, const Split& split, c
 }
 
 }  // namespace linear_treeshap::LTS_ISA
+LTS_END_ISA

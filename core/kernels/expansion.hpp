@@ -24,6 +24,7 @@
 #include "kernels/isa.hpp"
 #include "kernels/simd.hpp"
 
+LTS_BEGIN_ISA
 namespace linear_treeshap::LTS_ISA {
 
 enum State { kUnsatisfiedAbove, kUnsatisfied, kSatisfied };
@@ -209,3 +210,4 @@ inline void expand_tile(const Program& program, const Chunk& chunk, const Tree& 
 }
 
 }  // namespace linear_treeshap::LTS_ISA
+LTS_END_ISA

@@ -13,6 +13,7 @@
 #include "kernels/kernel.hpp"
 #include "kernels/simd.hpp"
 
+LTS_BEGIN_ISA
 namespace linear_treeshap::LTS_ISA {
 
 template <int K>
@@ -288,3 +289,4 @@ void explain_row(const Program& program, const Chunk& chunk, const Number* row, 
 }
 
 }  // namespace linear_treeshap::LTS_ISA
+LTS_END_ISA

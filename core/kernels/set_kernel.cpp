@@ -20,6 +20,7 @@
 #include "kernels/simd.hpp"
 #include "sets/set_engine.hpp"
 
+LTS_BEGIN_ISA
 namespace linear_treeshap::LTS_ISA {
 namespace {
 
@@ -482,3 +483,4 @@ extern const SetKernel set_kernel;
 const SetKernel set_kernel{expand, explain};
 
 }  // namespace linear_treeshap::LTS_ISA
+LTS_END_ISA

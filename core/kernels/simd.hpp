@@ -25,9 +25,9 @@
 //                                    store(Four, a), spread(x), spread<lane>(a), lane<lane>(a), a + b, a * b
 #pragma once
 
-#if defined(__AVX512F__)
+#if defined(LTS_AVX512)
 #include "kernels/simd/avx512.hpp"
-#elif defined(__AVX2__)
+#elif defined(LTS_AVX2)
 #include "kernels/simd/avx2.hpp"
 #else
 #include "kernels/simd/generic.hpp"

@@ -14,6 +14,7 @@
 #include "kernels/row_walk.hpp"
 #include "kernels/simd.hpp"
 
+LTS_BEGIN_ISA
 namespace linear_treeshap::LTS_ISA {
 namespace {
 
@@ -291,3 +292,4 @@ extern const Kernel kernel;
 const Kernel kernel{LTS_NAME(LTS_ISA), expand, explain};
 
 }  // namespace linear_treeshap::LTS_ISA
+LTS_END_ISA

@@ -13,6 +13,7 @@
 #include "kernels/isa.hpp"
 #include "kernels/simd/avx_quad.hpp"
 
+LTS_BEGIN_ISA
 namespace linear_treeshap::LTS_ISA {
 
 struct Vec {
@@ -173,3 +174,4 @@ inline std::uint64_t disjoint(const std::uint32_t* sets, std::uint32_t other) {
 }
 
 }  // namespace linear_treeshap::LTS_ISA
+LTS_END_ISA

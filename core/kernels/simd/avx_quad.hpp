@@ -6,6 +6,7 @@
 #include "compile/one_row.hpp"
 #include "kernels/isa.hpp"
 
+LTS_BEGIN_ISA
 namespace linear_treeshap::LTS_ISA {
 
 struct Quad {
@@ -28,3 +29,4 @@ inline Quad fma(Quad a, Quad b, Quad c) { return {_mm256_fmadd_pd(a.v, b.v, c.v)
 inline double fma(double a, double b, double c) { return __builtin_fma(a, b, c); }
 
 }  // namespace linear_treeshap::LTS_ISA
+LTS_END_ISA

@@ -15,6 +15,7 @@
 #include "compile/one_row.hpp"
 #include "kernels/isa.hpp"
 
+LTS_BEGIN_ISA
 namespace linear_treeshap::LTS_ISA {
 
 inline constexpr int kLanes = 2;
@@ -172,3 +173,4 @@ inline Quad fma(Quad a, Quad b, Quad c) {
 }
 
 }  // namespace linear_treeshap::LTS_ISA
+LTS_END_ISA
