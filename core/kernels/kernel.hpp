@@ -3,7 +3,6 @@
 
 #include <cstddef>
 #include <cstdint>
-#include <cstdlib>
 #include <memory>
 #include <new>
 #include <span>
@@ -23,8 +22,7 @@ class Buffer {
             data_.reset();
             size_ = 0;
             const std::size_t bytes = (n * sizeof(T) + 63) / 64 * 64;
-            data_.reset(static_cast<T*>(std::aligned_alloc(64, bytes)));
-            if (!data_) throw std::bad_alloc();
+            data_.reset(static_cast<T*>(::operator new(bytes, std::align_val_t{64})));
             size_ = n;
         }
         return data_.get();
@@ -33,7 +31,7 @@ class Buffer {
 
   private:
     struct Free {
-        void operator()(T* p) const { std::free(p); }
+        void operator()(T* p) const { ::operator delete(p, std::align_val_t{64}); }
     };
     std::unique_ptr<T, Free> data_;
     std::size_t size_ = 0;

@@ -1,6 +1,7 @@
 // JSON text → Records. The grammar is checked here; what words and texts outside the records mean is
 // left to whoever reads the rest.
 
+#include "readers/number.hpp"
 #include "readers/record_sink.hpp"
 
 namespace linear_treeshap {

@@ -2,6 +2,7 @@
 
 #include <algorithm>
 
+#include "readers/number.hpp"
 #include "readers/records.hpp"
 
 namespace linear_treeshap {

@@ -6,10 +6,8 @@
 // std::invalid_argument. Nothing is allocated that the bytes of the file do not fill themselves.
 #pragma once
 
-#include <charconv>
 #include <cstdint>
 #include <limits>
-#include <optional>
 #include <stdexcept>
 #include <string>
 #include <string_view>
@@ -58,13 +56,5 @@ Records read_ubjson(std::string_view bytes, std::string_view list_name, const st
 // LightGBM's text: lines "field=1 2 3", and a line "Tree=…" before each record. The rest is what stands
 // before the first record and behind the last.
 Records read_lightgbm(std::string_view text, const std::vector<std::string>& fields);
-
-// The number that `text` is, if it is one; the decimal point is a point in every locale.
-inline std::optional<double> to_number(std::string_view text) {
-    double number = 0.0;
-    const auto [end, error] = std::from_chars(text.data(), text.data() + text.size(), number);
-    if (error != std::errc() || end != text.data() + text.size()) return std::nullopt;
-    return number;
-}
 
 }  // namespace linear_treeshap

@@ -1,10 +1,12 @@
 // UBJSON, XGBoost's binary format, → Records. A marker before each value says what it is; numbers are
 // big-endian, and an array may say the type and the count of its items first, as in "[$d#".
 
+#include <charconv>
 #include <cmath>
 #include <cstring>
 #include <type_traits>
 
+#include "readers/number.hpp"
 #include "readers/record_sink.hpp"
 
 namespace linear_treeshap {

@@ -50,6 +50,16 @@ class Control {
     Clock::time_point next_poll_ = Clock::now() + kInterval;
 };
 
+// std::jthread, which not every standard library has.
+class JoinedThread : public std::thread {
+  public:
+    using std::thread::thread;
+    JoinedThread(JoinedThread&&) = default;
+    ~JoinedThread() {
+        if (joinable()) join();
+    }
+};
+
 // Calls run(task, is_caller) for each task below n_tasks; the calling thread works too. The first
 // exception stops the rest and is thrown again here.
 template <class Run>
@@ -73,7 +83,7 @@ void parallel_for(std::size_t n_tasks, int n_threads, Control& control, const Ru
             for (std::size_t task; !control.stopped() && (task = next.fetch_add(1)) < n_tasks;) run(task, is_caller);
         });
     };
-    std::vector<std::jthread> threads;
+    std::vector<JoinedThread> threads;
     n_working = std::min(n_tasks, static_cast<std::size_t>(n_threads)) - (n_tasks > 0 ? 1 : 0);
     std::size_t n_missing = n_working;
     try {
@@ -90,12 +100,14 @@ void parallel_for(std::size_t n_tasks, int n_threads, Control& control, const Ru
     }
     work(true);
     // The others may have long tasks left: keep listening to the user until they are done.
-    for (std::unique_lock lock(mutex); n_working > 0;) {
+    std::unique_lock lock(mutex);
+    while (n_working > 0) {
         if (someone_is_done.wait_for(lock, Control::kInterval) == std::cv_status::no_timeout) continue;
         lock.unlock();
         guarded([&] { control.advance(0, true); });
         lock.lock();
     }
+    lock.unlock();
     threads.clear();  // joins
     if (error) std::rethrow_exception(error);
 }
