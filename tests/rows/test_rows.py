@@ -11,8 +11,9 @@ import numpy as np
 import pytest
 
 from linear_treeshap.errors import InputError
+from linear_treeshap.importers import read_rows
 from linear_treeshap.model.row_format import Label, RowFormat
-from linear_treeshap.rows.rows import Rows, read_rows
+from linear_treeshap.rows.rows import Rows
 
 pd = pytest.importorskip("pandas")
 pl = pytest.importorskip("polars")

@@ -36,6 +36,7 @@ ROW_FORMAT = RowFormat(
     hashes={2: (17, 2**64 - 1)},
     absent_is_missing=True,
     categories={1: ("red", "1", ""), 3: (True, 2, 2.5)},
+    frame_labels=(("x", 1, True), ()),
     numbers_are_codes=False,
 )
 
@@ -216,6 +217,7 @@ def test_the_file_is_what_its_document_says(path: Path) -> None:
         "truncated": [1],
         "absent_is_missing": True,
         "categories": {"1": ["str:red", "str:1", "str:"], "3": ["bool:true", "int:2", "float:2.5"]},
+        "frame_labels": [["str:x", "int:1", "bool:true"], []],
         "hashes": {"2": ["17", "18446744073709551615"]},
         "numbers_are_codes": False,
     }

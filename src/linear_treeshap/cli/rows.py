@@ -20,7 +20,7 @@ import numpy.typing as npt
 from ..errors import InputError, LinearTreeShapError
 from ..explainer import TreeExplainer
 from ..model.row_format import RowFormat
-from ..rows.columns import codes_of_labels
+from ..rows.columns import Kind, codes_of_labels, labels_are_numbers, settled
 from ..rows.frames import match_columns
 from .data import NULLS, DataFile, open_data, require_arrow
 from .models import Model
@@ -81,9 +81,11 @@ class RowReader:
         self.data: DataFile = open_data(path)
         self.keys = tuple(dict.fromkeys(keys))
         self._is_object = model.is_object
-        self._row_format = explainer.ensemble.row_format
         self._transforms = _reads_raw_rows(explainer)
         self._columns = _columns_of(model, explainer, self.data, self.keys)
+        self._row_format = explainer.ensemble.row_format
+        if not self._transforms:
+            self._row_format = _settled(self._row_format, self._columns, self.data)
         self._labelled = {} if self._transforms else _labelled_columns(self._columns, self._row_format)
         width = max(len(self._columns), explainer.players.n_players * explainer.ensemble.n_outputs, 1)
         self.batch_rows = min(max(_NUMBERS_PER_BATCH // width, _MIN_ROWS), _MAX_ROWS)
@@ -143,6 +145,11 @@ class RowReader:
             return InputError(f"{where}: the model itself does not take these rows: {error}")
         return error
 
+    def _holds_labels(self, name: str) -> bool:
+        """Are the numbers of this column labels? In a file without types they are no codes."""
+        is_known = labels_are_numbers(self._row_format, self._labelled[name])
+        return is_known and self._row_format.numbers_are_codes and not self.data.has_types
+
     def _rows(self, table: Any) -> Any:
         """What the explainer takes: Arrow, or pandas where a library wants to see the rows too."""
         arrow = require_arrow()
@@ -152,7 +159,7 @@ class RowReader:
             if is_text and not self.data.has_types:
                 column = _without_nulls(column, self._row_format, self._labelled.get(name))
             if name in self._labelled:
-                if is_text and self._is_object:
+                if (is_text and self._is_object) or self._holds_labels(name):
                     column = column.dictionary_encode()  # libraries know categories by this type
             elif arrow.types.is_dictionary(column.type) and not self._transforms:
                 # Without known labels their order would decide, and that differs from file to file.
@@ -185,8 +192,8 @@ def _columns_of(model: Model, explainer: TreeExplainer, data: DataFile, keys: Se
     raw = _reads_raw_rows(explainer)
     names = getattr(model.content, "feature_names_in_", None) if raw else explainer.ensemble.feature_names
     known = set() if names is None else set(names)
-    # LightGBM writes underscores for the spaces in its names.
-    matched = [name for name in data.names if name in known or name.replace(" ", "_") in known]
+    knows = known.__contains__ if raw else explainer.ensemble.row_format.knows
+    matched = [name for name in data.names if knows(name)]
     chosen = matched or [name for name in data.names if name not in keys]
     if raw:
         missing = [name for name in ([] if names is None else names) if name not in chosen]
@@ -206,6 +213,22 @@ def _columns_of(model: Model, explainer: TreeExplainer, data: DataFile, keys: Se
 def _names(data: DataFile) -> str:
     shown = ", ".join(map(repr, data.names[:10]))
     return f"It has: {shown}{', …' if len(data.names) > 10 else ''}."
+
+
+def _settled(row_format: RowFormat, columns: Sequence[str], data: DataFile) -> RowFormat:
+    """The format with its labels where they belong, by the types that the columns have in the file."""
+    types = require_arrow().types
+
+    def kind(name: str) -> Kind:
+        found = data.schema.field(name).type
+        if types.is_dictionary(found):
+            return "category"
+        return "text" if types.is_string(found) or types.is_large_string(found) else "number"
+
+    if not row_format.frame_labels:
+        return row_format
+    order = match_columns(columns, row_format)
+    return settled(row_format, [kind(columns[at]) for at in order], has_types=data.has_types)
 
 
 def _labelled_columns(columns: Sequence[str], row_format: RowFormat) -> dict[str, int]:

@@ -18,8 +18,19 @@ import numpy.typing as npt
 
 from ..errors import FileFormatError, InputError, LinearTreeShapError, UnsupportedModelError
 from ..model.ensemble import TreeEnsemble
+from ..model.row_format import RowFormat
+from ..rows.rows import Rows
+from ..rows.rows import read_rows as read_plain_rows
 
-__all__ = ["IMPORTERS", "REFUSED", "import_model", "importer_name", "library_of_file", "raw_prediction"]
+__all__ = [
+    "IMPORTERS",
+    "REFUSED",
+    "import_model",
+    "importer_name",
+    "library_of_file",
+    "raw_prediction",
+    "read_rows",
+]
 
 #: "package.Class" → the module of this package that reads it. The package is the first part of the
 #: module's name only: libraries move their classes between files, hardly ever between packages.
@@ -162,8 +173,6 @@ def raw_prediction(model: Any, X: Any) -> npt.NDArray[np.float64]:
     `TreeEnsemble.predict` says.
     """
     if isinstance(model, (TreeEnsemble, str, os.PathLike, Mapping)):
-        from ..rows.rows import read_rows
-
         ensemble = import_model(model)
         rows = read_rows(X, ensemble.row_format)
         return ensemble.predict(rows[0 : rows.n_rows])
@@ -180,6 +189,19 @@ def raw_prediction(model: Any, X: Any) -> npt.NDArray[np.float64]:
             f"{error} Pass rows that it predicts, or skip the comparison with check_additivity=False."
         ) from error
     return prediction.reshape(len(prediction), -1)
+
+
+def read_rows(X: Any, row_format: RowFormat) -> Rows:
+    """Read rows of any kind, those in a library's own container (a DMatrix, a Pool) too."""
+    if type(X) is not np.ndarray:  # asked for every single row that is served
+        package = type(X).__module__.partition(".")[0]
+        reader = next((module for name, module in IMPORTERS.items() if name.startswith(f"{package}.")), None)
+        importer: Any = None if reader is None else import_module(f".{reader}", __name__)
+        if hasattr(importer, "read_rows"):
+            rows = importer.read_rows(X, row_format)
+            assert isinstance(rows, Rows)
+            return rows
+    return read_plain_rows(X, row_format)
 
 
 def _importer_of(model: Any) -> Any:

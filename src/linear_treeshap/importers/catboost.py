@@ -18,14 +18,16 @@ from typing import Any
 import numpy as np
 import numpy.typing as npt
 
-from ..errors import FileFormatError, LinearTreeShapError, ModelError, UnsupportedModelError
+from ..errors import FileFormatError, InputError, LinearTreeShapError, ModelError, UnsupportedModelError
 from ..model.ensemble import TreeEnsemble
 from ..model.row_format import RowFormat, check_n_features
 from ..rows.frames import column_names
+from ..rows.rows import Rows, in_model_order
+from ..rows.rows import read_rows as read_plain_rows
 from .assemble import NodeArrays
 from .flatbuffers import Table
 
-__all__ = ["raw_prediction", "read_file", "to_ensemble"]
+__all__ = ["raw_prediction", "read_file", "read_rows", "to_ensemble"]
 
 Array = npt.NDArray[Any]
 
@@ -56,6 +58,21 @@ def to_ensemble(model: Any) -> TreeEnsemble:
 def read_file(path: str | os.PathLike[str]) -> TreeEnsemble:
     """Read a model that CatBoost saved in its own format (.cbm); CatBoost itself is not needed."""
     return _from_bytes(Path(path).read_bytes())
+
+
+def read_rows(X: Any, row_format: RowFormat) -> Rows:
+    """The rows of a Pool, which gives its numbers back only if all of its features are numeric."""
+    try:
+        features = X.get_features()
+    except Exception as error:  # CatBoostError, which need not be imported to be caught
+        raise InputError(
+            f"The rows cannot be read back from this {type(X).__name__}: {error}. "
+            f"Pass the data frame or array that it was made of."
+        ) from error
+    array, names = np.asarray(features), list(X.get_feature_names())
+    if any(names):  # a Pool made of an array has empty names
+        array = in_model_order(array, names, row_format)
+    return read_plain_rows(array, row_format)
 
 
 def raw_prediction(model: Any, X: Any) -> npt.NDArray[np.float64]:

@@ -8,8 +8,10 @@ from __future__ import annotations
 
 import json
 import os
+import re
 from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
+from dataclasses import dataclass
 from typing import Any
 
 import numpy as np
@@ -85,15 +87,15 @@ def _damage_explained() -> Iterator[None]:
         raise FileFormatError(f"The LightGBM model is damaged or incomplete: {error!r}.") from error
 
 
-def _parse(text: npt.NDArray[np.uint8]) -> tuple[dict[str, str], list[list[Label]], Columns]:
-    """The header, the labels of a data frame's categorical columns, and the trees."""
+def _parse(text: npt.NDArray[np.uint8]) -> tuple[dict[str, str], _Categorical, Columns]:
+    """The header, what it says of categories, and the trees."""
     if bytes(text[:4]) != b"tree":
         raise FileFormatError(f"A LightGBM model begins with 'tree', this one with {bytes(text[:20])!r}.")
     rest, fields = _core.read_lightgbm(text, _FIELDS)
     header, columns = _header(rest.decode()), Columns(fields)
     if "tree_sizes" in header and len(header["tree_sizes"].split()) != columns.n_trees:
         raise FileFormatError("The LightGBM model is incomplete: it has fewer trees than it says.")
-    return header, _pandas_labels(rest.decode()), columns
+    return header, _categorical(rest.decode()), columns
 
 
 def _header(text: str) -> dict[str, str]:
@@ -102,18 +104,29 @@ def _header(text: str) -> dict[str, str]:
     return {name.strip(): value.strip() for name, _, value in (line.partition("=") for line in lines)}
 
 
-def _pandas_labels(text: str) -> list[list[Label]]:
-    """The labels of the data frame's categorical columns, in the order of these columns."""
+@dataclass(frozen=True)
+class _Categorical:
+    """What a model says of categories, besides its trees."""
+
+    #: The labels of a data frame's categorical columns, in the order of these columns.
+    labels: list[list[Label]]
+    #: The features that were split as categories, dropped ones too; None if it is not said.
+    features: list[int] | None
+
+
+def _categorical(text: str) -> _Categorical:
     found = text.rfind("\npandas_categorical:")
     labels = json.loads(text[found:].partition(":")[2]) if found >= 0 else None
-    return labels or []
+    named = re.search(r"^\[categorical_feature: ([\d,]*)\]$", text, flags=re.MULTILINE)
+    features = None if named is None else sorted(int(feature) for feature in named[1].split(",") if feature)
+    return _Categorical(labels or [], features)
 
 
 # -- the whole model -------------------------------------------------------------------------------
 
 
 def _build(
-    header: dict[str, str], labels: list[list[Label]], columns: Columns, class_names: Sequence[str] = ()
+    header: dict[str, str], said: _Categorical, columns: Columns, class_names: Sequence[str] = ()
 ) -> TreeEnsemble:
     if columns.take("is_linear", columns.lengths("is_linear")).any():
         raise UnsupportedModelError(
@@ -129,7 +142,7 @@ def _build(
         value *= n_outputs / len(n_leaves)
     arrays, zero_is_missing = _trees(columns, n_leaves, value)
     categorical = np.unique(arrays["feature"][arrays["category_set"] >= 0]).tolist()
-    row_format = _row_format(header, labels, zero_is_missing, frozenset(categorical))
+    row_format = _row_format(header, said, zero_is_missing, frozenset(categorical))
     return TreeEnsemble(
         **arrays,
         base_values=np.zeros(n_outputs),
@@ -141,7 +154,7 @@ def _build(
 
 def _row_format(
     header: dict[str, str],
-    labels: list[list[Label]],
+    said: _Categorical,
     zero_is_missing: frozenset[int],
     categorical: frozenset[int],
 ) -> RowFormat:
@@ -149,42 +162,60 @@ def _row_format(
     names = tuple(header["feature_names"].split())
     # What LightGBM calls the columns of an array.
     is_numbering = len(names) == n_features and names == tuple(f"Column_{i}" for i in range(n_features))
-    labelled = _labelled_features(header["feature_infos"].split(), labels)
+    categories, frame_labels = _place_labels(header["feature_infos"].split(), said.features, said.labels)
     return RowFormat(
         n_features=n_features,
         feature_names=None if is_numbering else names,
         zero_is_missing=zero_is_missing,
         truncated=categorical,
-        categories={feature: tuple(found) for feature, found in zip(labelled, labels, strict=True)},
+        categories=categories,
+        frame_labels=frame_labels,
     )
 
 
-def _labelled_features(infos: list[str], labels: list[list[Label]]) -> list[int]:
-    """Which features the labels belong to; LightGBM only says in which order.
+def _place_labels(
+    infos: Sequence[str], named: Sequence[int] | None, labels: Sequence[Sequence[Label]]
+) -> tuple[dict[int, tuple[Label, ...]], tuple[tuple[Label, ...], ...]]:
+    """Which features the labels belong to, and the labels again if that is not certain.
 
-    A feature's info is ``[lowest:highest]``, or the codes of its categories joined by colons, or
-    ``none`` if it never varied. Columns of an ordered categorical type have labels but are numeric.
+    LightGBM says in which order the labels come, and at prediction gives them to the categorical columns of
+    the frame, in their order. Which columns these were it does not write: ``named`` are the features that are
+    split as categories, without columns of an ordered type, and with numbers that the user named.
     """
-    categorical = [
-        feature for feature, info in enumerate(infos) if not info.startswith("[") and info != "none"
-    ]
-    if not labels or len(labels) == len(categorical):
-        return categorical[: len(labels)]
-    likely = [
-        feature for feature, info in enumerate(infos) if not info.startswith("[") or _could_be_codes(info)
-    ]
-    if len(labels) == len(likely):
-        return likely
-    raise UnsupportedModelError(
-        f"This LightGBM model was trained on a data frame with {len(labels)} columns of categorical type, "
-        f"but does not say which of its {len(infos)} features they are. Train it on the codes of these "
-        f"columns (frame[column].cat.codes), or make all categorical features of one kind."
+    found = tuple(tuple(one) for one in labels)
+    sizes = [len(one) for one in found]
+    first = _first_places(infos, sizes)
+    last = [len(infos) - 1 - place for place in _first_places(infos[::-1], sizes[::-1])[::-1]]
+    if len(found) == len(first) and first == last:
+        return dict(zip(first, found, strict=True)), ()
+    if named is None:  # models of old do not say
+        named = [feature for feature, info in enumerate(infos) if not info.startswith("[") and info != "none"]
+    fits = len(named) == len(found) and all(
+        _could_be_codes(infos[feature], len(one)) for feature, one in zip(named, found, strict=True)
     )
+    return dict(zip(named, found, strict=True)) if fits else {}, found
 
 
-def _could_be_codes(info: str) -> bool:
-    lowest, highest = (float(bound) for bound in info.strip("[]").split(":"))
-    return lowest >= 0 and lowest.is_integer() and highest.is_integer()
+def _first_places(infos: Sequence[str], n_labels: Sequence[int]) -> list[int]:
+    """The first features, one after another, that could have so many labels each."""
+    places: list[int] = []
+    for feature, info in enumerate(infos):
+        if len(places) < len(n_labels) and _could_be_codes(info, n_labels[len(places)]):
+            places.append(feature)
+    return places
+
+
+def _could_be_codes(info: str, n_labels: int) -> bool:
+    """Could a feature of this info hold the codes of that many labels?
+
+    An info is ``[lowest:highest]``, or the codes of categories joined by colons (-1 is none of them), or
+    ``none`` if the feature hardly varied.
+    """
+    if info == "none":
+        return True
+    codes = [float(code) for code in info.strip("[]").split(":")]
+    lowest = 0 if info.startswith("[") else -1
+    return all(code.is_integer() for code in codes) and lowest <= min(codes) and max(codes) < n_labels
 
 
 # -- the trees -------------------------------------------------------------------------------------

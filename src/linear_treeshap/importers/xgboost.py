@@ -11,6 +11,7 @@ import json
 import math
 import os
 from collections.abc import Callable, Sequence
+from dataclasses import replace
 from itertools import pairwise
 from typing import Any
 
@@ -18,12 +19,13 @@ import numpy as np
 import numpy.typing as npt
 
 from .. import _core
-from ..errors import FileFormatError, LinearTreeShapError, ModelError, UnsupportedModelError
+from ..errors import FileFormatError, InputError, LinearTreeShapError, ModelError, UnsupportedModelError
 from ..model.ensemble import TreeEnsemble
 from ..model.row_format import Label, RowFormat
+from ..rows.rows import Rows, in_model_order, sparse_rows
 from .records import Columns
 
-__all__ = ["raw_prediction", "read_file", "to_ensemble"]
+__all__ = ["raw_prediction", "read_file", "read_rows", "to_ensemble"]
 
 Array = npt.NDArray[Any]
 
@@ -46,6 +48,18 @@ def read_file(path: str | os.PathLike[str]) -> TreeEnsemble:
     if os.path.getsize(path) < 2:
         raise FileFormatError(f"{os.fspath(path)!r} is empty; expected an XGBoost model in UBJSON or JSON.")
     return _build(*_parse(np.memmap(path, np.uint8, mode="r")))
+
+
+def read_rows(X: Any, row_format: RowFormat) -> Rows:
+    """The rows of a DMatrix: a sparse matrix in which absent means missing."""
+    if type(X).__name__ != "DMatrix":
+        raise InputError(
+            f"A {type(X).__name__} keeps the bins of its numbers only. Pass the data it was made of."
+        )
+    matrix = X.get_data()
+    if X.feature_names is not None:
+        matrix = in_model_order(matrix, list(X.feature_names), row_format)
+    return sparse_rows(matrix, replace(row_format, absent_is_missing=True))
 
 
 def raw_prediction(model: Any, X: Any) -> npt.NDArray[np.float64]:

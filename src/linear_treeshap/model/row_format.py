@@ -57,6 +57,10 @@ class RowFormat:
     absent_is_missing: bool = False
     #: Labels of the categorical features that have any: ``categories[feature][code]``.
     categories: dict[int, tuple[Label, ...]] = field(default_factory=dict)
+    #: Labels of the categorical columns of the training frame, in the order of these columns, where the model
+    #: does not say for certain which features they are (LightGBM): then the categorical columns of a frame
+    #: decide, and ``categories`` is what is likely of rows whose columns have no types.
+    frame_labels: tuple[tuple[Label, ...], ...] = ()
     #: Hashes of the labels, where the model knows no more of them (CatBoost): ``hashes[feature][code]``.
     hashes: dict[int, tuple[int, ...]] = field(default_factory=dict)
     #: Is a number found in a labelled column a code (LightGBM, XGBoost) or a label (the others)? And
@@ -83,6 +87,19 @@ class RowFormat:
         rest = [f.name for f in fields(self) if f.name != "missing_value"]
         same_missing = np.array_equal(self.missing_value, other.missing_value, equal_nan=True)
         return same_missing and all(getattr(self, name) == getattr(other, name) for name in rest)
+
+    def known_name(self, name: str) -> str:
+        """The name by which the model knows a column: LightGBM writes underscores for spaces."""
+        underscored = name.replace(" ", "_")
+        return underscored if name not in self._names and underscored in self._names else name
+
+    def knows(self, name: str) -> bool:
+        """Does the model have a column of this name?"""
+        return self.known_name(name) in self._names
+
+    @cached_property
+    def _names(self) -> frozenset[str]:
+        return frozenset(self.feature_names or ())
 
     @property
     def labelled(self) -> frozenset[int]:

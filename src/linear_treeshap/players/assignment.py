@@ -93,7 +93,8 @@ def _grouped(groups: Any, columns: tuple[str, ...], ensemble: TreeEnsemble, *, n
         return find_families(columns, ensemble)
     if hasattr(groups, "transform"):
         return with_onehot(_behind_transformer(groups, columns), ensemble)
-    return with_onehot(group_columns(groups, columns, named=named), ensemble)
+    known_name = ensemble.row_format.known_name
+    return with_onehot(group_columns(groups, columns, named=named, known_name=known_name), ensemble)
 
 
 def _behind_transformer(transformer: Any, columns: tuple[str, ...]) -> Players:

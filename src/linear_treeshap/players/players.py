@@ -6,7 +6,7 @@ column belongs to exactly one player; players are in the order of their first co
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from functools import cached_property
 from typing import Any
@@ -96,7 +96,13 @@ class Players:
         return f"Players({size}: {', '.join(shown)}{f'; {self.note}' if self.note else ''})"
 
 
-def group_columns(groups: Any, column_names: Sequence[str], *, named: bool = True) -> Players:
+def group_columns(
+    groups: Any,
+    column_names: Sequence[str],
+    *,
+    named: bool = True,
+    known_name: Callable[[str], str] = str,
+) -> Players:
     """The players that a user's ``groups`` make of some columns; a column that is not named is its own.
 
     Parameters
@@ -106,6 +112,8 @@ def group_columns(groups: Any, column_names: Sequence[str], *, named: bool = Tru
         the same label are a group, and one of the label None is its own player.
     named
         False if the names are made up, so that columns are to be given by position.
+    known_name
+        The name by which the model knows a column (`RowFormat.known_name`).
 
     Raises
     ------
@@ -114,7 +122,7 @@ def group_columns(groups: Any, column_names: Sequence[str], *, named: bool = Tru
         players share a name.
     """
     if isinstance(groups, Mapping):
-        group_of = _group_of_column(groups, _Columns(tuple(column_names), named))
+        group_of = _group_of_column(groups, _Columns(tuple(column_names), named, known_name))
     elif isinstance(groups, Iterable) and not isinstance(groups, (str, bytes)):
         group_of = _group_of_label(list(groups), len(column_names))
     else:
@@ -158,6 +166,7 @@ class _Columns:
 
     names: tuple[str, ...]
     named: bool
+    known_name: Callable[[str], str]
 
     @cached_property
     def positions(self) -> dict[str, list[int]]:
@@ -183,8 +192,7 @@ class _Columns:
                 f"Group {group!r} has the column {key!r}, but the model does not know the names of its "
                 f"columns. Pass feature_names=, or give the columns by position."
             )
-        # LightGBM writes underscores for the spaces in its names.
-        found = self.positions.get(key) or self.positions.get(key.replace(" ", "_")) or []
+        found = self.positions.get(key) or self.positions.get(self.known_name(key)) or []
         if len(found) == 1:
             return found[0]
         if found:

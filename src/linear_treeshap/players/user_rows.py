@@ -9,12 +9,13 @@ from typing import Any
 import numpy as np
 
 from ..errors import InputError
+from ..importers import read_rows
 from ..importers.pipelines.preprocessing import Preprocessing
 from ..model.ensemble import TreeEnsemble
 from ..model.row_format import RowFormat
-from ..rows.frames import column_names, is_frame, match_columns, row_of_labels
-from ..rows.rows import Rows, read_rows
-from ..rows.tables import as_table, is_plain_pandas, make_frame, pandas_index, take_columns
+from ..rows.frames import column_names, is_frame
+from ..rows.rows import Rows
+from ..rows.tables import as_table, is_plain_pandas, make_frame, n_categories, pandas_index, take_columns
 from .assignment import Roles
 from .onehot import check_rows
 from .player_table import table_of_players
@@ -50,15 +51,14 @@ class Given:
         raw, is_one_row = (_texts(X), False) if takes_texts else as_table(X)
         shown = raw if preprocessing is None else preprocessing.transform(raw)
         names = column_names(shown)
-        order = None if names is None else match_columns(names, ensemble.row_format)
-        if order is not None and order == list(range(ensemble.n_features)):
-            order = None
-        table = shown if order is None else take_columns(shown, order)
-        if is_one_row and names is not None and preprocessing is None:
-            table = row_of_labels(table, ensemble.row_format)
-        # One row is read as such, so that a column given by mistake is told from a row.
-        is_one_array = is_one_row and isinstance(table, np.ndarray)
-        rows = read_rows(table[0] if is_one_array else table, ensemble.row_format)
+        # One row is read as such: a column given by mistake is told from a row, and a row of a frame has lost
+        # the types of its columns.
+        is_itself = is_one_row and preprocessing is None
+        rows = read_rows(_one_row(X, raw) if is_itself else shown, ensemble.row_format)
+        order = None if rows.order is None else list(rows.order)
+        order = None if order == list(range(ensemble.n_features)) else order
+        table = shown if rows.frame is None else rows.frame
+        table = table if order is None else take_columns(table, order)
         if names is None and not isinstance(shown, np.ndarray) and not hasattr(shown, "tocsr"):
             shown = rows[0 : rows.n_rows]  # a DMatrix or Pool cannot be cut or shown
         given = cls(rows, raw, table, shown, order, names, is_one_row)
@@ -92,11 +92,16 @@ class Given:
     def for_library(self, row_format: RowFormat) -> Any:
         """The table in a shape that the model's own library takes: we take more kinds than they do."""
         table = self.table
-        numbers_suffice = row_format.numbers_are_codes or not row_format.labelled
+        n_labelled = len(row_format.frame_labels or row_format.labelled)
+        numbers_suffice = row_format.numbers_are_codes or not n_labelled
         if isinstance(table, np.ndarray):
-            if table.dtype != object or not row_format.labelled or not numbers_suffice:
+            if table.dtype != object or not n_labelled or not numbers_suffice:
                 return table if table.flags.forc else table.copy()  # LightGBM warns of slices
-        elif not numbers_suffice or not is_frame(table) or is_plain_pandas(table):
+        elif (
+            not numbers_suffice
+            or not is_frame(table)
+            or (is_plain_pandas(table) and n_labelled in (0, n_categories(table)))
+        ):
             return table
         return self.rows[0 : self.rows.n_rows]
 
@@ -114,6 +119,11 @@ class Given:
         step = max(_MIN_SLICE_ROWS, _SLICE_BYTES // (8 * max(1, numbers_per_row)))
         for start in range(0, self.rows.n_rows, step):
             yield slice(start, min(start + step, self.rows.n_rows))
+
+
+def _one_row(X: Any, table: Any) -> Any:
+    """A single row in one dimension, as it came or as an array."""
+    return table[0] if isinstance(table, np.ndarray) else X
 
 
 def _texts(X: Any) -> list[Any]:

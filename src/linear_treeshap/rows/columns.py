@@ -7,8 +7,9 @@ InputError that names the column and the value.
 from __future__ import annotations
 
 from collections.abc import Sequence
+from dataclasses import replace
 from numbers import Real
-from typing import Any
+from typing import Any, Literal
 
 import numpy as np
 import numpy.typing as npt
@@ -23,10 +24,14 @@ __all__ = [
     "has_labels",
     "labels_are_numbers",
     "numbers_of_objects",
+    "settled",
     "title",
 ]
 
 Float64 = npt.NDArray[np.float64]
+
+#: What a column is made of: a type for categories, text, or anything else.
+Kind = Literal["category", "text", "number"]
 
 
 def title(row_format: RowFormat, feature: int) -> str:
@@ -44,6 +49,30 @@ def has_labels(row_format: RowFormat, feature: int) -> bool:
 def labels_are_numbers(row_format: RowFormat, feature: int) -> bool:
     """Could a number be one of this column's labels?"""
     return any(isinstance(label, Real) for label in row_format.categories.get(feature, ()))
+
+
+def settled(row_format: RowFormat, kinds: Sequence[Kind], *, has_types: bool = True) -> RowFormat:
+    """The same format with the labels where they belong, if features are in columns of these kinds.
+
+    As LightGBM does, labels are given to categorical columns in their order. Text is as good a sign where
+    there are too few of these. A column without either holds codes, unless columns have lost their types.
+    """
+    waiting = row_format.frame_labels
+    if not waiting:
+        return row_format
+    categorical = [feature for feature, kind in enumerate(kinds) if kind == "category"]
+    with_text = [feature for feature, kind in enumerate(kinds) if kind != "number"]
+    for features in (categorical, with_text):
+        if len(features) == len(waiting):
+            return replace(row_format, categories=dict(zip(features, waiting, strict=True)), frame_labels=())
+    may_be_codes = has_types or not any(isinstance(label, Real) for labels in waiting for label in labels)
+    if row_format.categories or (not with_text and may_be_codes):
+        return replace(row_format, frame_labels=())
+    raise InputError(
+        f"The model was trained on {len(waiting)} categorical columns and does not say which of its features "
+        f"they are; X has {len(with_text)} such columns. Pass a data frame whose columns have the types of "
+        f"the training data, or all columns as codes."
+    )
 
 
 def codes_of_labels(labels: Sequence[Any], row_format: RowFormat, feature: int) -> Float64:

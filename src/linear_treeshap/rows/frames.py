@@ -7,6 +7,7 @@ expected is an error that names the column.
 from __future__ import annotations
 
 import re
+from collections import Counter
 from collections.abc import Sequence
 from importlib import import_module
 from typing import Any
@@ -17,11 +18,13 @@ import numpy.typing as npt
 from ..errors import InputError
 from ..model.row_format import RowFormat
 from .columns import (
+    Kind,
     codes_of_labels,
     codes_of_numbers,
     has_labels,
     labels_are_numbers,
     numbers_of_objects,
+    settled,
     title,
 )
 
@@ -33,11 +36,12 @@ __all__ = [
     "is_nameless_series",
     "is_numbering",
     "match_columns",
-    "row_of_labels",
 ]
 
 Array = npt.NDArray[Any]
 
+#: A name that a library made up, around the number of the column.
+_MADE_UP = re.compile(r"(?:f|x|Column_|feature_|column_)?([0-9]+)")
 #: How many column names a message shows.
 _SHOWN = 5
 
@@ -74,25 +78,40 @@ def column_names(table: Any) -> tuple[str, ...] | None:
     return tuple(map(str, names))
 
 
-def frame_to_array(X: Any, row_format: RowFormat) -> tuple[Array, Any, Any]:
-    """The frame's numbers (n_rows, n_features) float32 or float64, its pandas index, and the frame."""
+def frame_to_array(X: Any, row_format: RowFormat) -> tuple[Array, Any, list[int]]:
+    """The frame's numbers (n_rows, n_features) float32 or float64, the frame, and each feature's column."""
     import narwhals.stable.v1 as nw
 
     native = as_frame(X)
-    if nw.dependencies.is_pandas_series(X):
-        native = row_of_labels(native, row_format)
-    is_pandas = nw.dependencies.is_pandas_dataframe(native)
     order = match_columns(column_names(native) or (), row_format)
+    is_row = nw.dependencies.is_pandas_series(X)
     frame = nw.from_native(native, eager_only=True)
+    if row_format.frame_labels:
+        row_format = settled(row_format, [_kind(frame[:, at]) for at in order], has_types=not is_row)
+    if is_row:
+        native = _row_of_labels(native, row_format, order)
+        frame = nw.from_native(native, eager_only=True)
     with np.errstate(over="ignore"):  # beyond float32 is infinity, as in the libraries
-        if is_pandas and _is_plain(native, row_format):
+        if nw.dependencies.is_pandas_dataframe(native) and _is_plain(native, row_format):
             chosen = native if order == list(range(len(order))) else native.iloc[:, order]
             array = np.ascontiguousarray(chosen.to_numpy(dtype=row_format.numpy_dtype))
         else:
             array = np.empty((len(frame), row_format.n_features), dtype=row_format.numpy_dtype)
             for feature, position in enumerate(order):
                 array[:, feature] = _numbers(frame[:, position], row_format, feature)
-    return array, native.index if is_pandas else None, native
+    return array, native, order
+
+
+def _kind(column: Any) -> Kind:
+    """What a column, a narwhals Series, is made of."""
+    import narwhals.stable.v1 as nw
+
+    if column.dtype in (nw.Categorical, nw.Enum):
+        return "category"
+    if column.dtype == nw.String:
+        return "text"
+    is_text = column.dtype == nw.Object and any(isinstance(value, str) for value in column.to_list())
+    return "text" if is_text else "number"
 
 
 def match_columns(columns: Sequence[str], row_format: RowFormat) -> list[int]:
@@ -102,7 +121,7 @@ def match_columns(columns: Sequence[str], row_format: RowFormat) -> list[int]:
     """
     position = {name: index for index, name in enumerate(columns)}
     if len(position) < len(columns):
-        twice = [name for name in position if columns.count(name) > 1]
+        twice = [name for name, count in Counter(columns).items() if count > 1]
         raise InputError(f"X has more than one column of the name {_some(twice)}. Rename or drop them.")
     names = row_format.feature_names
     if names is None or (not set(names) & set(columns) and (is_numbering(names) or is_numbering(columns))):
@@ -112,7 +131,8 @@ def match_columns(columns: Sequence[str], row_format: RowFormat) -> list[int]:
                 f"Pass the columns the model was trained on, in the same order."
             )
         return list(range(len(columns)))
-    position = _by_known_name(position, names)
+    known = {row_format.known_name(name): index for name, index in position.items()}
+    position = known if len(known) == len(position) else position
     missing = [name for name in names if name not in position]
     unexpected = sorted(position.keys() - set(names), key=position.__getitem__)
     if missing or unexpected:
@@ -125,16 +145,6 @@ def match_columns(columns: Sequence[str], row_format: RowFormat) -> list[int]:
     return [position[name] for name in names]
 
 
-def _by_known_name(position: dict[str, int], names: Sequence[str]) -> dict[str, int]:
-    """Where each column is, by the name that the model knows it by."""
-    if position.keys() != set(names):
-        # LightGBM writes underscores for the spaces in its names.
-        underscored = {name.replace(" ", "_"): index for name, index in position.items()}
-        if len(underscored) == len(position) and underscored.keys() == set(names):
-            return underscored
-    return position
-
-
 def _some(names: Sequence[Any]) -> str:
     """The first few names, and how many there are if there are more."""
     shown = ", ".join(repr(name) for name in names[:_SHOWN])
@@ -143,7 +153,8 @@ def _some(names: Sequence[Any]) -> str:
 
 def is_numbering(names: Sequence[str]) -> bool:
     """Are these the names that libraries make up: f0, Column_0, feature_0, 0 and so on?"""
-    return all(re.fullmatch(rf"(f|x|Column_|feature_|column_)?{i}", name) for i, name in enumerate(names))
+    numbers = map(_MADE_UP.fullmatch, names)
+    return all(found is not None and found[1] == str(i) for i, found in enumerate(numbers))
 
 
 def _is_record_batch(X: Any) -> bool:
@@ -163,14 +174,13 @@ def as_frame(X: Any) -> Any:
     return X
 
 
-def row_of_labels(row: Any, row_format: RowFormat) -> Any:
+def _row_of_labels(row: Any, row_format: RowFormat, order: Sequence[int]) -> Any:
     """A frame made of a pandas Series, whose numbers are labels wherever the model's labels are numbers.
 
     A row cut from a frame has lost the types of its columns: 20 in a categorical column is the label 20.
     """
     if not row_format.numbers_are_codes:
         return row
-    order = match_columns(column_names(row) or (), row_format)
     columns = [row.columns[order[f]] for f in row_format.categories if labels_are_numbers(row_format, f)]
     return row.astype(dict.fromkeys(columns, object)) if columns else row
 

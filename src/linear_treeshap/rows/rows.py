@@ -15,10 +15,11 @@ import numpy.typing as npt
 
 from ..errors import InputError
 from ..model.row_format import LIGHTGBM_ZERO, RowFormat
-from .columns import codes_of_numbers, numbers_of_objects
+from .columns import Kind, codes_of_numbers, numbers_of_objects, settled
 from .frames import frame_to_array, is_frame, is_nameless_series, match_columns
+from .tables import pandas_index
 
-__all__ = ["Rows", "read_rows"]
+__all__ = ["Rows", "in_model_order", "read_rows", "sparse_rows"]
 
 Array = npt.NDArray[Any]
 
@@ -32,11 +33,16 @@ class Rows:
     """
 
     n_rows: int
-    #: The index of a pandas frame or Series, to label results with.
-    index: Any
-    #: The data frame the rows came from, if they did.
-    frame: Any
     _read: Callable[[int, int], Array]
+    #: The data frame the rows came from, if they did; a Series as a frame of one row.
+    frame: Any = None
+    #: The column of the frame that each feature was found in.
+    order: Sequence[int] | None = None
+
+    @property
+    def index(self) -> Any:
+        """The index of a pandas frame or Series, to label results with; None of anything else."""
+        return None if self.frame is None else pandas_index(self.frame)
 
     def __len__(self) -> int:
         return self.n_rows
@@ -62,21 +68,16 @@ def read_rows(X: Any, row_format: RowFormat) -> Rows:
     if type(X) is np.ndarray:  # first, because asking about frames takes longer than all of this
         return _dense_rows(X, row_format)
     if is_frame(X):
-        array, index, frame = frame_to_array(X, row_format)
-        return Rows(len(array), index, frame, _dense_reader(array, _without_labels(row_format)))
+        array, frame, order = frame_to_array(X, row_format)
+        return Rows(len(array), _dense_reader(array, _without_labels(row_format)), frame, order)
     if hasattr(X, "tocsr"):
-        return _sparse_rows(X, row_format)
-    package = type(X).__module__.partition(".")[0]
-    if package == "xgboost":
-        return _dmatrix_rows(X, row_format)
-    if package == "catboost":
-        return _pool_rows(X, row_format)
+        return sparse_rows(X, row_format)
     return _dense_rows(X.to_numpy() if is_nameless_series(X) else X, row_format)
 
 
 def _without_labels(row_format: RowFormat) -> RowFormat:
     """The format of rows whose labels have been turned into codes already."""
-    return replace(row_format, categories={}, hashes={})
+    return replace(row_format, categories={}, hashes={}, frame_labels=())
 
 
 # -- dense -------------------------------------------------------------------------------------------
@@ -86,10 +87,16 @@ def _dense_rows(X: Any, row_format: RowFormat) -> Rows:
     """An array, or lists that make one."""
     array = _as_array(X, row_format)
     if array.dtype.kind == "O":
-        columns = [numbers_of_objects(array[:, f].tolist(), row_format, f) for f in range(array.shape[1])]
-        array = np.stack(columns, axis=1) if columns else np.empty(array.shape)
+        columns = array.T.tolist()
+        if row_format.frame_labels:
+            kinds: list[Kind] = [
+                "text" if any(isinstance(x, str) for x in column) else "number" for column in columns
+            ]
+            row_format = settled(row_format, kinds, has_types=False)
+        numbers = [numbers_of_objects(column, row_format, f) for f, column in enumerate(columns)]
+        array = np.stack(numbers, axis=1) if numbers else np.empty(array.shape)
         row_format = _without_labels(row_format)
-    return Rows(len(array), None, None, _dense_reader(array, row_format))
+    return Rows(len(array), _dense_reader(array, row_format))
 
 
 def _as_array(X: Any, row_format: RowFormat) -> Array:
@@ -159,10 +166,10 @@ def _apply(part: Array, original: Array, row_format: RowFormat) -> None:
         part[:, feature] = np.trunc(part[:, feature])
 
 
-# -- sparse and the libraries' own containers ---------------------------------------------------------------
+# -- sparse -------------------------------------------------------------------------------------------------
 
 
-def _sparse_rows(X: Any, row_format: RowFormat) -> Rows:
+def sparse_rows(X: Any, row_format: RowFormat) -> Rows:
     """A SciPy sparse matrix or array; only the slices asked for become dense."""
     if X.dtype.kind not in "biuf":
         raise InputError(f"X must hold real numbers, got a sparse matrix of {X.dtype}.")
@@ -179,36 +186,10 @@ def _sparse_rows(X: Any, row_format: RowFormat) -> Rows:
         dense[np.repeat(np.arange(len(dense)), np.diff(part.indptr)), part.indices] = part.data
         return _dense_reader(dense, row_format)(0, len(dense))
 
-    return Rows(matrix.shape[0], None, None, read)
+    return Rows(matrix.shape[0], read)
 
 
-def _dmatrix_rows(X: Any, row_format: RowFormat) -> Rows:
-    """An XGBoost DMatrix holds a sparse matrix in which absent means missing."""
-    if type(X).__name__ != "DMatrix":
-        raise InputError(
-            f"A {type(X).__name__} keeps the bins of its numbers only. Pass the data it was made of."
-        )
-    matrix = X.get_data()
-    if X.feature_names is not None:
-        matrix = _reordered(matrix, list(X.feature_names), row_format)
-    return _sparse_rows(matrix, replace(row_format, absent_is_missing=True))
-
-
-def _pool_rows(X: Any, row_format: RowFormat) -> Rows:
-    """A CatBoost Pool gives its numbers back only if all of its features are numeric."""
-    try:
-        features = X.get_features()
-    except Exception as error:  # CatBoostError, which need not be imported to be caught
-        raise InputError(
-            f"The rows cannot be read back from this {type(X).__name__}: {error}. "
-            f"Pass the data frame or array that it was made of."
-        ) from error
-    array, names = np.asarray(features), list(X.get_feature_names())
-    if any(names):  # a Pool made of an array has empty names
-        array = _reordered(array, names, row_format)
-    return read_rows(array, row_format)
-
-
-def _reordered(table: Any, columns: Sequence[str], row_format: RowFormat) -> Any:
+def in_model_order(table: Any, columns: Sequence[str], row_format: RowFormat) -> Any:
+    """An array or sparse matrix with columns of these names, in the order of the model's features."""
     order = match_columns(columns, row_format)
     return table if order == list(range(len(columns))) else table[:, order]

@@ -21,6 +21,7 @@ __all__ = [
     "as_table",
     "is_plain_pandas",
     "make_frame",
+    "n_categories",
     "named",
     "pandas_index",
     "take_columns",
@@ -82,6 +83,11 @@ def is_plain_pandas(table: Any) -> bool:
         dtype.kind in "biuf" if isinstance(dtype, np.dtype) else dtype.name == "category"
         for dtype in table.dtypes
     )
+
+
+def n_categories(frame: Any) -> int:
+    """How many columns of a pandas frame are categorical."""
+    return sum(dtype.name == "category" for dtype in frame.dtypes)
 
 
 def take_rows(table: Any, rows: slice | Array) -> Any:

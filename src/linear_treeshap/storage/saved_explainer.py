@@ -130,6 +130,7 @@ def _plain_row_format(row_format: RowFormat) -> dict[str, Any]:
         str(int(feature)): [_label_text(label) for label in labels]
         for feature, labels in sorted(row_format.categories.items())
     }
+    plain["frame_labels"] = [[_label_text(label) for label in labels] for labels in row_format.frame_labels]
     plain["hashes"] = {
         str(int(feature)): [
             str(int(number)) for number in numbers
@@ -197,6 +198,9 @@ def _row_format(plain: Any) -> RowFormat:
     for table in ("categories", "hashes"):
         if not isinstance(plain[table], dict):
             raise FileFormatError(f"{table} must be a JSON object. {REMEDY}")
+    waiting = plain["frame_labels"]
+    if not isinstance(waiting, list):
+        raise FileFormatError(f"frame_labels must be a list of lists of labels. {REMEDY}")
     (n_features,) = _features([plain["n_features"]], "n_features")
     return RowFormat(
         n_features=n_features,
@@ -210,6 +214,7 @@ def _row_format(plain: Any) -> RowFormat:
             _number(feature, int): tuple(map(_label, _names(labels, "categories") or ()))
             for feature, labels in plain["categories"].items()
         },
+        frame_labels=tuple(tuple(map(_label, _names(labels, "frame_labels") or ())) for labels in waiting),
         hashes={
             _number(feature, int): tuple(_number(text, int) for text in _names(numbers, "hashes") or ())
             for feature, numbers in plain["hashes"].items()
