@@ -4,6 +4,7 @@
     ├── ModelError (ValueError)          the model cannot be explained: broken, or not a sum of trees
     │   └── UnsupportedModelError        a model, or an option of one, that we do not read (yet)
     ├── InputError (ValueError)          the rows do not fit the model
+    │   └── UnreadableRowsError          rows inside a library's own container that does not give them back
     ├── FileFormatError (ValueError)     a file is damaged, truncated or not ours
     ├── AdditivityError (AssertionError) values do not add up to the model's own prediction
     └── MissingDependencyError (ImportError)  an optional library is needed and not installed
@@ -21,6 +22,7 @@ __all__ = [
     "LinearTreeShapError",
     "MissingDependencyError",
     "ModelError",
+    "UnreadableRowsError",
     "UnsupportedModelError",
 ]
 
@@ -39,6 +41,10 @@ class UnsupportedModelError(ModelError):
 
 class InputError(LinearTreeShapError, ValueError):
     """The rows to explain do not fit the model."""
+
+
+class UnreadableRowsError(InputError):
+    """The rows are inside a library's own container, and do not come out of it as trees read them."""
 
 
 class FileFormatError(LinearTreeShapError, ValueError):

@@ -262,3 +262,40 @@ def test_shapash_works_as_usual(name: str) -> None:
 def test_our_own_explanation_is_not_touched(forest: zoo.ZooModel) -> None:
     with patch_shap():
         assert isinstance(linear_treeshap.explain(forest.model, forest.X), Explanation)
+
+
+def _frame_of_categories() -> tuple[Any, Any]:
+    catboost, pd = pytest.importorskip("catboost"), pytest.importorskip("pandas")
+    rng = np.random.default_rng(0)
+    frame = pd.DataFrame({"a": rng.normal(size=100), "k": rng.choice(list("uvw"), 100)})
+    options = {"one_hot_max_size": 10, "verbose": 0, "allow_writing_files": False, "thread_count": 1}
+    model = catboost.CatBoostRegressor(iterations=5, cat_features=["k"], **options)
+    return model.fit(frame, frame["a"] + (frame["k"] == "u")), catboost.Pool(frame, cat_features=["k"])
+
+
+def _bins_of_other_data() -> tuple[Any, Any]:
+    xgboost = pytest.importorskip("xgboost")
+    X = np.random.default_rng(0).normal(size=(500, 3))
+    model = xgboost.XGBRegressor(n_estimators=5, n_jobs=1).fit(X, X[:, 0] * X[:, 1])
+    return model, xgboost.QuantileDMatrix(X, max_bin=4)
+
+
+@pytest.mark.parametrize("make", [_frame_of_categories, _bins_of_other_data])
+def test_rows_that_cannot_be_read_are_left_to_shap(make: Any, caplog: pytest.LogCaptureFixture) -> None:
+    """Containers that do not give their rows back: shap hands them to the library they came from."""
+    model, rows = make()
+    expected = ORIGINAL(model).shap_values(rows)
+    pairs = ORIGINAL(model).shap_interaction_values(rows)
+    with patch_shap(), caplog.at_level(logging.INFO, "linear_treeshap"):
+        explainer = shap.TreeExplainer(model)
+        np.testing.assert_array_equal(explainer.shap_values(rows), expected)
+        np.testing.assert_array_equal(explainer.shap_interaction_values(rows), pairs)
+        np.testing.assert_array_equal(explainer(rows).values, expected)
+    assert _is_ours(explainer)
+    assert caplog.text.count("is left to shap") == 3
+
+
+def test_rows_that_do_not_fit_are_not_left_to_shap(patched: None, forest: zoo.ZooModel) -> None:
+    """What is wrong with them is said."""
+    with pytest.raises(linear_treeshap.InputError, match="columns"):
+        shap.TreeExplainer(forest.model).shap_values(forest.rows[:, :2])

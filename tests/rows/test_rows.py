@@ -11,9 +11,8 @@ import numpy as np
 import pytest
 
 from linear_treeshap.errors import InputError
-from linear_treeshap.importers import read_rows
 from linear_treeshap.model.row_format import Label, RowFormat
-from linear_treeshap.rows.rows import Rows
+from linear_treeshap.rows.rows import Rows, read_rows
 
 pd = pytest.importorskip("pandas")
 pl = pytest.importorskip("polars")
@@ -236,41 +235,6 @@ def test_a_categorical_column_without_known_labels_is_what_the_library_sees() ->
     np.testing.assert_array_equal(codes, [[1], [0], [math.nan]])
     labels = everything(read_rows(frame, RowFormat(1, ("a",), numbers_are_codes=False)))
     np.testing.assert_array_equal(labels, [[30], [10], [math.nan]])
-
-
-# -- the libraries' own containers ---------------------------------------------------------------------
-
-
-def test_a_dmatrix_is_read_back() -> None:
-    """Absent entries of a DMatrix are missing; its names are matched like those of a frame."""
-    xgboost = pytest.importorskip("xgboost")
-    X = np.array([[1.0, math.nan, 0.0]])
-    rows = read_rows(xgboost.DMatrix(X), RowFormat(3, dtype="float32"))
-    np.testing.assert_array_equal(everything(rows), X)
-    named = xgboost.DMatrix(X, feature_names=["rank", "age", "size"])
-    np.testing.assert_array_equal(everything(read_rows(named, NAMED)), [[math.nan, 0, 1]])
-
-
-def test_a_quantile_dmatrix_is_refused() -> None:
-    """It keeps bins, not numbers."""
-    xgboost = pytest.importorskip("xgboost")
-    with pytest.raises(InputError, match="QuantileDMatrix keeps the bins"):
-        read_rows(xgboost.QuantileDMatrix(NUMBERS), RowFormat(3))
-
-
-def test_a_pool_is_read_back() -> None:
-    """CatBoost's Pool of numeric features."""
-    catboost = pytest.importorskip("catboost")
-    pool = catboost.Pool(np.array([[1.0, math.nan, 0.0]]))
-    np.testing.assert_array_equal(everything(read_rows(pool, NAMED)), [[1, math.nan, 0]])
-
-
-def test_a_pool_with_categories_says_what_to_pass_instead() -> None:
-    """CatBoost does not give categories back."""
-    catboost = pytest.importorskip("catboost")
-    pool = catboost.Pool([["red", 1.0]], cat_features=[0])
-    with pytest.raises(InputError, match="Pass the data frame or array"):
-        read_rows(pool, RowFormat(2))
 
 
 # -- errors --------------------------------------------------------------------------------------------

@@ -14,7 +14,7 @@ import numpy as np
 import shap
 from shap.explainers._tree import TreeExplainer as ShapTreeExplainer
 
-from ..errors import LinearTreeShapError
+from ..errors import LinearTreeShapError, UnreadableRowsError
 from ..explainer import TreeExplainer as OurExplainer
 from ..importers import import_model
 from ..importers.pipelines.preprocessing import preprocessing_of
@@ -85,7 +85,11 @@ class TreeExplainer(ShapTreeExplainer):  # type: ignore[misc]
             # Trees or rounds of them, which shap decides by the model's library.
             _LOG.info("shap_values(tree_limit=%s) is left to shap", tree_limit)
             return self._theirs.shap_values(X, y, tree_limit, approximate, check_additivity, from_call)
-        return self._ours.shap_values(X, y, check_additivity=check_additivity)
+        try:
+            return self._ours.shap_values(X, y, check_additivity=check_additivity)
+        except UnreadableRowsError as error:
+            _LOG.info("shap_values(%s) is left to shap: %s", type(X).__name__, error)
+            return self._theirs.shap_values(X, y, tree_limit, approximate, check_additivity, from_call)
 
     def shap_interaction_values(self, X: Any, y: Any = None, tree_limit: int | None = None) -> Any:
         """As ``shap.TreeExplainer.shap_interaction_values``, by our engine unless with a tree_limit."""
@@ -94,7 +98,11 @@ class TreeExplainer(ShapTreeExplainer):  # type: ignore[misc]
         if tree_limit not in (None, 0, -1):
             _LOG.info("shap_interaction_values(tree_limit=%s) is left to shap", tree_limit)
             return self._theirs.shap_interaction_values(X, y, tree_limit)
-        return self._ours.shap_interaction_values(X, y)
+        try:
+            return self._ours.shap_interaction_values(X, y)
+        except UnreadableRowsError as error:
+            _LOG.info("shap_interaction_values(%s) is left to shap: %s", type(X).__name__, error)
+            return self._theirs.shap_interaction_values(X, y, tree_limit)
 
     @staticmethod
     def supports_model_with_masker(model: Any, masker: Any) -> bool:

@@ -18,7 +18,6 @@ import numpy.typing as npt
 
 from ..errors import FileFormatError, InputError, LinearTreeShapError, UnsupportedModelError
 from ..model.ensemble import TreeEnsemble
-from ..model.row_format import RowFormat
 from ..rows.rows import Rows
 from ..rows.rows import read_rows as read_plain_rows
 
@@ -174,7 +173,7 @@ def raw_prediction(model: Any, X: Any) -> npt.NDArray[np.float64]:
     """
     if isinstance(model, (TreeEnsemble, str, os.PathLike, Mapping)):
         ensemble = import_model(model)
-        rows = read_rows(X, ensemble.row_format)
+        rows = read_rows(X, ensemble)
         return ensemble.predict(rows[0 : rows.n_rows])
     if hasattr(X, "tocsr"):
         # The one kind of sparse matrix they all read.
@@ -191,17 +190,17 @@ def raw_prediction(model: Any, X: Any) -> npt.NDArray[np.float64]:
     return prediction.reshape(len(prediction), -1)
 
 
-def read_rows(X: Any, row_format: RowFormat) -> Rows:
-    """Read rows of any kind, those in a library's own container (a DMatrix, a Pool) too."""
+def read_rows(X: Any, ensemble: TreeEnsemble) -> Rows:
+    """Read rows of any kind for these trees, those in a library's own container (a DMatrix, a Pool) too."""
     if type(X) is not np.ndarray:  # asked for every single row that is served
         package = type(X).__module__.partition(".")[0]
         reader = next((module for name, module in IMPORTERS.items() if name.startswith(f"{package}.")), None)
         importer: Any = None if reader is None else import_module(f".{reader}", __name__)
         if hasattr(importer, "read_rows"):
-            rows = importer.read_rows(X, row_format)
+            rows = importer.read_rows(X, ensemble)
             assert isinstance(rows, Rows)
             return rows
-    return read_plain_rows(X, row_format)
+    return read_plain_rows(X, ensemble.row_format)
 
 
 def _importer_of(model: Any) -> Any:

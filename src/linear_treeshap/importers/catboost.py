@@ -18,11 +18,17 @@ from typing import Any
 import numpy as np
 import numpy.typing as npt
 
-from ..errors import FileFormatError, InputError, LinearTreeShapError, ModelError, UnsupportedModelError
+from ..errors import (
+    FileFormatError,
+    LinearTreeShapError,
+    ModelError,
+    UnreadableRowsError,
+    UnsupportedModelError,
+)
 from ..model.ensemble import TreeEnsemble
 from ..model.row_format import RowFormat, check_n_features
-from ..rows.frames import column_names
-from ..rows.rows import Rows, in_model_order
+from ..rows.frames import column_names, match_columns
+from ..rows.rows import Rows
 from ..rows.rows import read_rows as read_plain_rows
 from .assemble import NodeArrays
 from .flatbuffers import Table
@@ -60,19 +66,19 @@ def read_file(path: str | os.PathLike[str]) -> TreeEnsemble:
     return _from_bytes(Path(path).read_bytes())
 
 
-def read_rows(X: Any, row_format: RowFormat) -> Rows:
+def read_rows(X: Any, ensemble: TreeEnsemble) -> Rows:
     """The rows of a Pool, which gives its numbers back only if all of its features are numeric."""
     try:
         features = X.get_features()
     except Exception as error:  # CatBoostError, which need not be imported to be caught
-        raise InputError(
+        raise UnreadableRowsError(
             f"The rows cannot be read back from this {type(X).__name__}: {error}. "
             f"Pass the data frame or array that it was made of."
         ) from error
     array, names = np.asarray(features), list(X.get_feature_names())
     if any(names):  # a Pool made of an array has empty names
-        array = in_model_order(array, names, row_format)
-    return read_plain_rows(array, row_format)
+        array = array[:, match_columns(names, ensemble.row_format)]
+    return read_plain_rows(array, ensemble.row_format)
 
 
 def raw_prediction(model: Any, X: Any) -> npt.NDArray[np.float64]:

@@ -19,10 +19,19 @@ import numpy as np
 import numpy.typing as npt
 
 from .. import _core
-from ..errors import FileFormatError, InputError, LinearTreeShapError, ModelError, UnsupportedModelError
+from ..errors import (
+    FileFormatError,
+    LinearTreeShapError,
+    MissingDependencyError,
+    ModelError,
+    UnreadableRowsError,
+    UnsupportedModelError,
+)
 from ..model.ensemble import TreeEnsemble
 from ..model.row_format import Label, RowFormat
-from ..rows.rows import Rows, in_model_order, sparse_rows
+from ..rows.columns import codes_of_labels, title
+from ..rows.frames import match_columns
+from ..rows.rows import Rows, sparse_rows
 from .records import Columns
 
 __all__ = ["raw_prediction", "read_file", "read_rows", "to_ensemble"]
@@ -48,18 +57,6 @@ def read_file(path: str | os.PathLike[str]) -> TreeEnsemble:
     if os.path.getsize(path) < 2:
         raise FileFormatError(f"{os.fspath(path)!r} is empty; expected an XGBoost model in UBJSON or JSON.")
     return _build(*_parse(np.memmap(path, np.uint8, mode="r")))
-
-
-def read_rows(X: Any, row_format: RowFormat) -> Rows:
-    """The rows of a DMatrix: a sparse matrix in which absent means missing."""
-    if type(X).__name__ != "DMatrix":
-        raise InputError(
-            f"A {type(X).__name__} keeps the bins of its numbers only. Pass the data it was made of."
-        )
-    matrix = X.get_data()
-    if X.feature_names is not None:
-        matrix = in_model_order(matrix, list(X.feature_names), row_format)
-    return sparse_rows(matrix, replace(row_format, absent_is_missing=True))
 
 
 def raw_prediction(model: Any, X: Any) -> npt.NDArray[np.float64]:
@@ -336,3 +333,74 @@ def _drop_deleted(arrays: dict[str, Any], offsets: Array) -> Array:
     for name in arrays:
         arrays[name] = arrays[name][kept]
     return position[offsets]
+
+
+# -- rows in a DMatrix -----------------------------------------------------------------------------
+
+
+def read_rows(X: Any, ensemble: TreeEnsemble) -> Rows:
+    """The rows of a DMatrix: a sparse matrix in which absent means missing.
+
+    Its categories may have other codes than the model's: XGBoost (3.1 or later) goes by the labels, if both
+    have any.
+    """
+    row_format = ensemble.row_format
+    names = X.feature_names
+    order = list(range(X.num_col())) if names is None else match_columns(list(names), row_format)
+    try:
+        matrix = X.get_data()
+        if type(X).__name__ != "DMatrix":
+            _require_edges(*X.get_quantile_cut(), order, ensemble)
+    except UnreadableRowsError:
+        raise
+    except Exception as error:  # XGBoostError, which need not be imported to be caught
+        raise UnreadableRowsError(
+            f"The rows cannot be read back from this {type(X).__name__}: {error} Pass what it was made of."
+        ) from error
+    matrix = matrix if order == list(range(matrix.shape[1])) else matrix[:, order]
+    labels = _labels_of_columns(X) if row_format.categories else {}
+    of_features = {f: labels[order[f]] for f in row_format.categories if order[f] in labels}
+    return sparse_rows(_recoded(matrix, of_features, row_format), replace(row_format, absent_is_missing=True))
+
+
+def _require_edges(ends: Array, cuts: Array, order: Sequence[int], ensemble: TreeEnsemble) -> None:
+    """A QuantileDMatrix keeps bins, not numbers: every threshold must be the edge of one.
+
+    Then any number of a bin is on the same side of it, and the one that XGBoost gives stands for them all.
+    """
+    numeric = (ensemble.feature >= 0) & (ensemble.category_set < 0)
+    for feature in np.unique(ensemble.feature[numeric]).tolist():
+        below = ensemble.threshold[numeric & (ensemble.feature == feature)].astype(np.float32)
+        edges = cuts[int(ends[order[feature]]) : int(ends[order[feature] + 1])]
+        if not np.isin(np.nextafter(below, np.float32(np.inf)), edges).all():
+            raise UnreadableRowsError(
+                f"A QuantileDMatrix keeps the bins of its numbers only, and in "
+                f"{title(ensemble.row_format, feature)} the model splits inside of a bin. Pass what it was "
+                f"made of, or make it with ref=, the QuantileDMatrix of the training data."
+            )
+
+
+def _labels_of_columns(X: Any) -> dict[int, tuple[Label, ...]]:
+    """The labels of a DMatrix's categorical columns; before XGBoost 3.1 it kept none."""
+    if not hasattr(X, "get_categories") or X.get_categories().empty():
+        return {}
+    try:
+        columns = X.get_categories(export_to_arrow=True).to_arrow()
+    except ImportError as error:
+        raise MissingDependencyError(
+            "XGBoost gives the categories of a DMatrix through pyarrow, which is not installed. "
+            "Run: pip install pyarrow. Or pass the data frame that the DMatrix was made of."
+        ) from error
+    found = enumerate(labels for _, labels in columns)
+    return {position: tuple(labels.to_pylist()) for position, labels in found if labels is not None}
+
+
+def _recoded(matrix: Any, labels: dict[int, tuple[Label, ...]], row_format: RowFormat) -> Any:
+    """The sparse matrix with the model's codes for these labels, whose places are the codes it has now."""
+    moved = {feature: found for feature, found in labels.items() if found != row_format.categories[feature]}
+    matrix = matrix.tocsc() if moved else matrix
+    for feature, found in moved.items():
+        here = slice(matrix.indptr[feature], matrix.indptr[feature + 1])
+        codes = codes_of_labels(found, row_format, feature)
+        matrix.data[here] = codes[matrix.data[here].astype(np.int64)]
+    return matrix

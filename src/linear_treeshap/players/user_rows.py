@@ -54,7 +54,7 @@ class Given:
         # One row is read as such: a column given by mistake is told from a row, and a row of a frame has lost
         # the types of its columns.
         is_itself = is_one_row and preprocessing is None
-        rows = read_rows(_one_row(X, raw) if is_itself else shown, ensemble.row_format)
+        rows = read_rows(_one_row(X, raw) if is_itself else shown, ensemble)
         order = None if rows.order is None else list(rows.order)
         order = None if order == list(range(ensemble.n_features)) else order
         table = shown if rows.frame is None else rows.frame

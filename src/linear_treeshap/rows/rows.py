@@ -16,10 +16,10 @@ import numpy.typing as npt
 from ..errors import InputError
 from ..model.row_format import LIGHTGBM_ZERO, RowFormat
 from .columns import Kind, codes_of_numbers, numbers_of_objects, settled
-from .frames import frame_to_array, is_frame, is_nameless_series, match_columns
+from .frames import frame_to_array, is_frame, is_nameless_series
 from .tables import pandas_index
 
-__all__ = ["Rows", "in_model_order", "read_rows", "sparse_rows"]
+__all__ = ["Rows", "read_rows", "sparse_rows"]
 
 Array = npt.NDArray[Any]
 
@@ -187,9 +187,3 @@ def sparse_rows(X: Any, row_format: RowFormat) -> Rows:
         return _dense_reader(dense, row_format)(0, len(dense))
 
     return Rows(matrix.shape[0], read)
-
-
-def in_model_order(table: Any, columns: Sequence[str], row_format: RowFormat) -> Any:
-    """An array or sparse matrix with columns of these names, in the order of the model's features."""
-    order = match_columns(columns, row_format)
-    return table if order == list(range(len(columns))) else table[:, order]
