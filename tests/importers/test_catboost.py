@@ -13,6 +13,7 @@ from zoo_catboost import CATBOOST_PARAMETERS, catboost_regressor_on
 from zoo_rows import N_ROWS, numeric_rows, target
 
 from linear_treeshap.errors import FileFormatError, InputError, ModelError, UnsupportedModelError
+from linear_treeshap.explainer import TreeExplainer
 from linear_treeshap.importers.catboost import read_file, to_ensemble
 from linear_treeshap.model.ensemble import TreeEnsemble
 from linear_treeshap.rows.city_hash import category_hash
@@ -100,6 +101,30 @@ def test_a_category_is_known_by_its_text() -> None:
     np.testing.assert_array_equal(rows, read_rows(as_text, row_format)[0:3])
     assert np.isnan(rows[2, :2]).all()
     assert not np.isnan(rows[0, 0])
+
+
+@pytest.mark.parametrize(
+    "make",
+    [
+        lambda rng: rng.choice(["v", "w", ""], N_ROWS),
+        lambda rng: rng.random(N_ROWS) < 0.5,
+        lambda rng: rng.integers(-3, 3, N_ROWS),
+        lambda rng: pandas.Categorical(rng.choice([10, 20, 30], N_ROWS)),
+        lambda rng: pandas.array(rng.choice(["v", "w"], N_ROWS), dtype="string"),
+        lambda rng: rng.choice([2**53 + 1, 2**53, 2**60], N_ROWS),
+    ],
+    ids=["text", "truth", "whole numbers", "categories", "strings", "beyond float64"],
+)
+@pytest.mark.parametrize("is_used", [True, False], ids=["used", "unused"])
+def test_a_column_of_categories_is_read_whether_trees_use_it_or_not(make: Any, is_used: bool) -> None:
+    rng = np.random.default_rng(0)
+    frame = pandas.DataFrame({"a": rng.normal(size=N_ROWS), "s": make(rng), "b": rng.normal(size=N_ROWS)})
+    outcome = frame["a"] + 3.0 * is_used * pandas.factorize(frame["s"])[0]
+    model = catboost_regressor_on(frame, outcome, cat_features=["s"], one_hot_max_size=10, depth=2)
+    own = model.get_feature_importance(catboost.Pool(frame, cat_features=["s"]), type="ShapValues")
+    assert is_used == bool(np.abs(own[:, 1]).max() > 1e-3)
+    # Sums of a few leaves in another order.
+    np.testing.assert_allclose(TreeExplainer(model).shap_values(frame), own[:, :-1], rtol=1e-10, atol=1e-12)
 
 
 def test_a_fraction_is_no_category() -> None:

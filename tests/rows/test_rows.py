@@ -30,6 +30,28 @@ def everything(rows: Rows) -> Any:
     return rows[0 : rows.n_rows]
 
 
+@pytest.mark.parametrize("gaps", [False, True], ids=["full", "with nulls"])
+@pytest.mark.parametrize("make", ["pandas", "polars", "Arrow", "Arrow batch"])
+def test_integers_beyond_float64_are_rounded_as_numpy_rounds_them(make: str, gaps: bool) -> None:
+    """Arrow refuses such a cast unless it is told to; the others round, and so do the libraries."""
+    values = [2**53 + 1, -(2**60) - 1, None if gaps else 5]
+    if make == "pandas":
+        table = pd.DataFrame({"id": pd.array(values, dtype="Int64")})
+    elif make == "polars":
+        table = pl.DataFrame({"id": values})
+    else:
+        table = pa.table({"id": pa.array(values, pa.int64())})
+        table = table.to_batches()[0] if make == "Arrow batch" else table
+    expected = [[float(2**53)], [float(-(2**60))], [math.nan if gaps else 5.0]]
+    np.testing.assert_array_equal(everything(read_rows(table, RowFormat(1, ("id",)))), expected)
+
+
+def test_a_column_whose_labels_were_all_missing_knows_none() -> None:
+    """Every number is a category that was not seen."""
+    format_ = RowFormat(1, categories={0: ()}, numbers_are_codes=False)
+    np.testing.assert_array_equal(everything(read_rows([[1.0], [math.nan]], format_)), [[math.nan]] * 2)
+
+
 # -- every kind of table -------------------------------------------------------------------------------
 
 TABLES: dict[str, Callable[[], Any]] = {
@@ -307,6 +329,12 @@ REFUSED: dict[str, tuple[Callable[[], Any], RowFormat, str]] = {
         lambda: pl.DataFrame(COLUMNS | {"size": ["a", "b"]}, schema_overrides={"size": pl.Categorical}),
         NAMED,
         "does not know labels",
+    ),
+    "a dictionary": (lambda: dict.fromkeys(NAMES, 1.0), NAMED, r"X is a dictionary.*DataFrame\(\[X\]\)"),
+    "a list of dictionaries": (
+        lambda: [dict.fromkeys(NAMES, 1.0)] * 2,
+        NAMED,
+        r"X is a list of dictionaries.*DataFrame\(X\)",
     ),
     "infinity for a hashed label": (
         lambda: [[np.inf]],

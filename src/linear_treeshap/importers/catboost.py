@@ -210,6 +210,7 @@ def _read_features(model: Table) -> tuple[_Splits, RowFormat]:
     for table in model.tables(_ONE_HOT_FEATURES):
         found = tuple(table.array(_ONE_HOT_HASHES, "<i4").tolist())
         hashes[column_of.get(int(table.number(_ONE_HOT_INDEX, "<i", -1)), -1)] = found
+    hashes |= {column: () for column in column_of.values() if column not in hashes}  # no tree reads these
 
     n_borders = [len(found) for found in borders]
     n_hashes = [len(found) for found in hashes.values()]

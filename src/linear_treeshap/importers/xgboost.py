@@ -350,7 +350,8 @@ def read_rows(X: Any, ensemble: TreeEnsemble) -> Rows:
     try:
         matrix = X.get_data()
         if type(X).__name__ != "DMatrix":
-            _require_edges(*X.get_quantile_cut(), order, ensemble)
+            ends, cuts = X.get_quantile_cut()
+            _require_edges(ends, cuts, order, ensemble)
     except UnreadableRowsError:
         raise
     except Exception as error:  # XGBoostError, which need not be imported to be caught

@@ -95,10 +95,11 @@ def codes_of_numbers(numbers: npt.NDArray[Any], row_format: RowFormat, feature: 
     if feature in row_format.hashes:
         return _codes_of_hashed([None if x != x else x for x in numbers.tolist()], row_format, feature)
     known = row_format.categories[feature]
+    numbers = numbers.astype(np.float64)
     pairs = sorted((float(label), code) for code, label in enumerate(known) if isinstance(label, Real))
     if not pairs:
         stray = numbers[~np.isnan(numbers)]
-        if stray.size:
+        if stray.size and known:
             raise InputError(
                 f"In {title(row_format, feature)} the model knows categories such as {known[0]!r}, got the "
                 f"number {stray[0]}. Pass the labels the model was trained on."

@@ -199,6 +199,8 @@ def _numbers(column: Any, row_format: RowFormat, feature: int) -> Array:
     dtype = column.dtype
     if dtype in (nw.Categorical, nw.Enum):
         return _numbers_of_categories(column, row_format, feature)
+    if feature in row_format.hashes and dtype.is_integer():
+        return numbers_of_objects(column.to_list(), row_format, feature)  # float64 would round large ones
     if dtype.is_numeric() or dtype == nw.Boolean:
         numbers = _floats(column)
         if has_labels(row_format, feature) and not row_format.numbers_are_codes:
@@ -220,6 +222,9 @@ def _floats(column: Any) -> Array:
     if nw.dependencies.is_pandas_series(native):
         # Older pandas leaves NA in what narwhals makes of its Arrow columns.
         return np.asarray(native.to_numpy(dtype=np.float64, na_value=np.nan))
+    if column.dtype.is_integer():
+        # Arrow alone refuses to round integers beyond 2**53.
+        return np.asarray(column.to_numpy(), dtype=np.float64)
     return np.asarray(column.cast(nw.Float64).to_numpy())
 
 

@@ -17,7 +17,7 @@ from ..errors import InputError
 from ..model.row_format import LIGHTGBM_ZERO, RowFormat
 from .columns import Kind, codes_of_numbers, numbers_of_objects, settled
 from .frames import frame_to_array, is_frame, is_nameless_series
-from .tables import pandas_index
+from .tables import pandas_index, refuse_records
 
 __all__ = ["Rows", "read_rows", "sparse_rows"]
 
@@ -101,6 +101,7 @@ def _dense_rows(X: Any, row_format: RowFormat) -> Rows:
 
 def _as_array(X: Any, row_format: RowFormat) -> Array:
     """A two-dimensional array of real numbers, or of objects that may stand for numbers."""
+    refuse_records(X)
     if isinstance(X, np.ma.MaskedArray):
         X = np.ma.filled(X.astype(np.float64), np.nan)
     try:
@@ -156,7 +157,7 @@ def _apply(part: Array, original: Array, row_format: RowFormat) -> None:
     if not row_format.numbers_are_codes:
         for feature in row_format.labelled:
             # Labels are compared before they are cast: 16777217 is no float32.
-            part[:, feature] = codes_of_numbers(original[:, feature].astype(np.float64), row_format, feature)
+            part[:, feature] = codes_of_numbers(original[:, feature], row_format, feature)
     if not np.isnan(row_format.missing_value):
         part[part == part.dtype.type(row_format.missing_value)] = np.nan
     for feature in row_format.zero_is_missing:

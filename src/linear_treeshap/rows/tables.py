@@ -24,6 +24,7 @@ __all__ = [
     "n_categories",
     "named",
     "pandas_index",
+    "refuse_records",
     "take_columns",
     "take_rows",
     "to_array",
@@ -36,6 +37,7 @@ def as_table(X: Any) -> tuple[Any, bool]:
     """``X`` in two dimensions, and whether it was a single row in one dimension."""
     if is_frame(X):
         return as_frame(X), getattr(X, "ndim", 2) == 1
+    refuse_records(X)
     if is_nameless_series(X):
         X = np.array(X.to_numpy())  # a copy, because older scikit-learn refuses polars' read-only memory
     elif isinstance(X, (list, tuple)):
@@ -49,6 +51,17 @@ def as_table(X: Any) -> tuple[Any, bool]:
         return X, False
     X = _plain(X)
     return (X[np.newaxis] if X.ndim == 1 else X), X.ndim == 1
+
+
+def refuse_records(X: Any) -> None:
+    """Dictionaries have names but no types: is 20 in a categorical column a label or a code?"""
+    is_list = isinstance(X, (list, tuple)) and len(X) > 0
+    if isinstance(X, Mapping) or (is_list and isinstance(X[0], Mapping)):
+        what, how = ("list of dictionaries", "X") if is_list else ("dictionary", "[X]")
+        raise InputError(
+            f"X is a {what}. Pass a data frame whose columns have the types of the training data, "
+            f"pandas.DataFrame({how}) for instance."
+        )
 
 
 def _plain(array: Array) -> Array:
