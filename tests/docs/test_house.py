@@ -4,9 +4,12 @@ from __future__ import annotations
 
 import ast
 from collections.abc import Iterator
+from importlib import import_module
 from pathlib import Path
 
 import pytest
+
+from linear_treeshap.importers import IMPORTERS
 
 PACKAGE = Path(__file__).parents[2] / "src" / "linear_treeshap"
 
@@ -46,6 +49,9 @@ def _imports(path: Path) -> Iterator[str]:
                 yield (*parts, alias.name)[0]
 
 
+#: What an importer is for: everything that is special about a library is in it, and nowhere else.
+LIBRARIES = {name.partition(".")[0] for name in IMPORTERS}
+
 MODULES = sorted(path.relative_to(PACKAGE) for path in PACKAGE.rglob("*.py"))
 
 
@@ -60,3 +66,24 @@ def test_imports_point_one_way(path: Path) -> None:
     assert [room for room in names if _place(room) > _place(own)] == []
     beside = {room for room in names if _place(room) == _place(own)} - {own}
     assert own not in {"model", "rows", "importers", "players", "engines", "results"} or not beside
+
+
+@pytest.mark.parametrize("path", MODULES, ids=str)
+def test_no_library_is_asked_for_by_its_name_outside_of_its_importer(path: Path) -> None:
+    """A text that is nothing but the name of a library is there to be compared with, or looked up by."""
+    tree = ast.parse((PACKAGE / path).read_text(encoding="utf-8"))
+    texts = {node.value for node in ast.walk(tree) if isinstance(node, ast.Constant)}
+    named = {text.lower() for text in texts if isinstance(text, str)} & LIBRARIES
+    read = [name for name, module in IMPORTERS.items() if path.parts == ("importers", f"{module}.py")]
+    mine = {name.partition(".")[0] for name in read}
+    is_table = path.parts == ("importers", "__init__.py")
+    assert is_table or named <= mine
+
+
+@pytest.mark.parametrize("module", sorted(set(IMPORTERS.values())))
+def test_every_importer_keeps_the_contract(module: str) -> None:
+    """What CONTRIBUTING.md asks of one, and nothing that nobody would find."""
+    importer = import_module(f"linear_treeshap.importers.{module}")
+    assert {"to_ensemble", "raw_prediction"} <= set(importer.__all__)
+    assert hasattr(importer, "BEGINNINGS") == hasattr(importer, "read_file")
+    assert hasattr(importer, "LIBRARY") or not hasattr(importer, "BEGINNINGS")

@@ -16,11 +16,9 @@ from typing import Any
 
 from ..errors import FileFormatError, InputError, LinearTreeShapError, MissingDependencyError
 from ..explainer import TreeExplainer
-from ..importers import library_of_file
+from ..importers import file_importers, importer_of_file, library_of
 
 __all__ = ["Model", "add_arguments", "add_groups_argument", "read", "read_groups"]
-
-_LIBRARIES = {"xgboost": "XGBoost", "lightgbm": "LightGBM", "catboost": "CatBoost", "treelite": "treelite"}
 
 _OUR_OWN = "linear-treeshap"
 
@@ -115,9 +113,9 @@ def read_groups(text: str | None) -> Any:
 
 def read(path: Path, *, trust: Sequence[str] = (), allow_pickle: bool = False) -> Model:
     """Open a model file, whatever library wrote it."""
-    library = library_of_file(path)
-    if library is not None:
-        return Model(path, _LIBRARIES[library], path)
+    importer = importer_of_file(path)
+    if importer is not None:
+        return Model(path, importer.LIBRARY, path)
     with path.open("rb") as file:
         head = file.read(8)
     if head.startswith(b"PK"):
@@ -126,18 +124,16 @@ def read(path: Path, *, trust: Sequence[str] = (), allow_pickle: bool = False) -
         return _of_object(path, _read_pickle(path, allow_pickle))
     # Our own begin with the length of a header.
     if len(head) < 8 or int.from_bytes(head, "little") > path.stat().st_size:
+        libraries = ", ".join(importer.LIBRARY for importer in file_importers())
         raise FileFormatError(
-            f"{str(path)!r} is no model file: it is neither XGBoost's, LightGBM's, CatBoost's nor "
-            f"treelite's, neither a skops file nor a pickle, nor one that linear_treeshap.save wrote."
+            f"{str(path)!r} is no model file: it is neither of {libraries}, nor a skops file or a pickle, "
+            f"nor one that linear_treeshap.save wrote."
         )
     return Model(path, _OUR_OWN, path)
 
 
 def _of_object(path: Path, content: Any) -> Model:
-    kind = type(content)
-    package = kind.__module__.partition(".")[0]
-    library = {**_LIBRARIES, "sklearn": "scikit-learn"}.get(package, package)
-    return Model(path, f"{library} ({kind.__name__})", content)
+    return Model(path, f"{library_of(content)} ({type(content).__name__})", content)
 
 
 def _read_skops(path: Path, trust: Sequence[str]) -> Any:

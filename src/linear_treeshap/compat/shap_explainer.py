@@ -16,7 +16,7 @@ from shap.explainers._tree import TreeExplainer as ShapTreeExplainer
 
 from ..errors import LinearTreeShapError, UnreadableRowsError
 from ..explainer import TreeExplainer as OurExplainer
-from ..importers import import_model
+from ..importers import import_model, importer_of
 from ..importers.pipelines.preprocessing import preprocessing_of
 
 __all__ = ["TreeExplainer"]
@@ -52,7 +52,7 @@ class TreeExplainer(ShapTreeExplainer):  # type: ignore[misc]
             super().__init__(**self._arguments)
             return
         # Of a single output shap has a number where the model's own library explains it, else an array.
-        is_number = type(model).__module__.partition(".")[0] in ("xgboost", "lightgbm", "catboost")
+        is_number = hasattr(importer_of(model), "own_values")
         expected = self._ours.expected_value
         is_plain = is_number or data is not None
         self.expected_value = expected if is_plain or callable(expected) else np.atleast_1d(expected)

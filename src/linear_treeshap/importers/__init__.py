@@ -2,7 +2,17 @@
 
 A table says which module of this package reads which class. It is looked up by the name of the
 class and of its bases, so a library is imported only when a model of that library is at hand.
-Every such module offers ``to_ensemble(model)`` and ``raw_prediction(model, X)``.
+Such a module has all that is special about a library. Every one offers
+
+- ``to_ensemble(model)`` and ``raw_prediction(model, X)``;
+
+and those of which there is something to say
+
+- ``predicts_raw(model)``, ``link(model)``, ``is_softmax(model)``: what it does with the sum (`links.py`);
+- ``LIBRARY``: its name, for people to read;
+- ``BEGINNINGS`` and ``read_file(path)``: how its files begin, and what is in them;
+- ``read_rows(X, ensemble)``: the rows in the library's own containers;
+- ``own_values(path)``: its release and its own Shapley values of a file's model, to be compared with.
 """
 
 from __future__ import annotations
@@ -24,9 +34,12 @@ from ..rows.rows import read_rows as read_plain_rows
 __all__ = [
     "IMPORTERS",
     "REFUSED",
+    "file_importers",
     "import_model",
     "importer_name",
-    "library_of_file",
+    "importer_of",
+    "importer_of_file",
+    "library_of",
     "raw_prediction",
     "read_rows",
 ]
@@ -117,16 +130,6 @@ REFUSED: dict[str, str] = {
     ),
 }
 
-#: How a model file begins → the module of this package that reads it with ``read_file(path)``. Files of
-#: treelite begin with its major version, as 32 bits; our own with the length of a header, which is larger.
-_BEGINNINGS = {
-    b"{": "xgboost",
-    b"tree": "lightgbm",
-    b"CBM1": "catboost",
-    b"\x03\0\0\0": "treelite",
-    b"\x04\0\0\0": "treelite",
-}
-
 
 def import_model(model: Any) -> TreeEnsemble:
     """Read a trained model, whatever library it came from.
@@ -158,7 +161,7 @@ def import_model(model: Any) -> TreeEnsemble:
         return model
     if isinstance(model, (str, os.PathLike)):
         return _read_file(Path(model))
-    ensemble = _importer_of(model).to_ensemble(model)
+    ensemble = importer_of(model).to_ensemble(model)
     assert isinstance(ensemble, TreeEnsemble)
     return ensemble
 
@@ -179,7 +182,7 @@ def raw_prediction(model: Any, X: Any) -> npt.NDArray[np.float64]:
         # The one kind of sparse matrix they all read.
         X = import_module("scipy.sparse").csr_matrix(X, dtype=X.dtype if X.dtype.kind == "f" else np.float64)
     try:
-        prediction = np.asarray(_importer_of(model).raw_prediction(model, X), dtype=np.float64)
+        prediction = np.asarray(importer_of(model).raw_prediction(model, X), dtype=np.float64)
     except (LinearTreeShapError, MemoryError):
         raise
     except Exception as error:  # whatever the library raises
@@ -193,9 +196,7 @@ def raw_prediction(model: Any, X: Any) -> npt.NDArray[np.float64]:
 def read_rows(X: Any, ensemble: TreeEnsemble) -> Rows:
     """Read rows of any kind for these trees, those in a library's own container (a DMatrix, a Pool) too."""
     if type(X) is not np.ndarray:  # asked for every single row that is served
-        package = type(X).__module__.partition(".")[0]
-        reader = next((module for name, module in IMPORTERS.items() if name.startswith(f"{package}.")), None)
-        importer: Any = None if reader is None else import_module(f".{reader}", __name__)
+        importer = _importer_of_package(type(X).__module__.partition(".")[0])
         if hasattr(importer, "read_rows"):
             rows = importer.read_rows(X, ensemble)
             assert isinstance(rows, Rows)
@@ -203,9 +204,9 @@ def read_rows(X: Any, ensemble: TreeEnsemble) -> Rows:
     return read_plain_rows(X, ensemble.row_format)
 
 
-def _importer_of(model: Any) -> Any:
+def importer_of(model: Any) -> Any:
     """The module of this package that reads ``model``."""
-    return import_module(f".{importer_name(model)}", __name__)
+    return _module(importer_name(model))
 
 
 def importer_name(model: Any) -> str:
@@ -227,26 +228,49 @@ def importer_name(model: Any) -> str:
     raise UnsupportedModelError(
         f"Cannot read a model of class {type(model).__module__}.{type(model).__qualname__}. Supported are: "
         f"{', '.join(sorted(IMPORTERS))}, classes derived from these, forests whose estimators_ are "
-        f"scikit-learn trees, a dictionary of arrays, a TreeEnsemble, and files of XGBoost, LightGBM, "
-        f"CatBoost and treelite."
+        f"scikit-learn trees, a dictionary of arrays, a TreeEnsemble, and files of "
+        f"{', '.join(module.LIBRARY for module in file_importers())}."
     )
 
 
-def library_of_file(path: Path) -> str | None:
-    """The library that wrote a model file, by the file's first bytes; None if it can only be our own."""
+def importer_of_file(path: Path) -> Any:
+    """The module of this package that reads a file, by its first bytes; None if it can only be our own."""
     if not path.is_file():
         raise FileFormatError(f"There is no file {str(path)!r}.")
     with path.open("rb") as file:
         head = file.read(16)
-    return next((module for beginning, module in _BEGINNINGS.items() if head.startswith(beginning)), None)
+    return next((module for module in file_importers() if head.startswith(module.BEGINNINGS)), None)
+
+
+def file_importers() -> list[Any]:
+    """The modules that read files."""
+    return [
+        module for module in map(_module, dict.fromkeys(IMPORTERS.values())) if hasattr(module, "BEGINNINGS")
+    ]
+
+
+def library_of(model: Any) -> str:
+    """The library that a model's class is from, for people to read."""
+    package = type(model).__module__.partition(".")[0]
+    return getattr(_importer_of_package(package), "LIBRARY", package)
+
+
+def _importer_of_package(package: str) -> Any:
+    """The first module that reads classes of a package; None if there is none."""
+    name = next((module for name, module in IMPORTERS.items() if name.startswith(f"{package}.")), None)
+    return None if name is None else _module(name)
+
+
+def _module(name: str) -> Any:
+    return import_module(f".{name}", __name__)
 
 
 def _read_file(path: Path) -> TreeEnsemble:
     """Read a model file, whoever wrote it."""
-    library = library_of_file(path)
-    if library is None:
+    importer = importer_of_file(path)
+    if importer is None:
         ensemble = import_module("..storage.saved_explainer", __name__).load(path)
     else:
-        ensemble = import_module(f".{library}", __name__).read_file(path)
+        ensemble = importer.read_file(path)
     assert isinstance(ensemble, TreeEnsemble)
     return ensemble

@@ -19,7 +19,7 @@ from .sklearn_rows import predict_as_trained, tree_row_format
 from .sklearn_trees import fitted, mean_of_trees
 from .wrappers import refuse_preprocessing
 
-__all__ = ["to_ensemble"]
+__all__ = ["predicts_raw", "raw_prediction", "to_ensemble"]
 
 
 def to_ensemble(model: Any) -> TreeEnsemble:
@@ -45,6 +45,10 @@ def to_ensemble(model: Any) -> TreeEnsemble:
 def raw_prediction(model: Any, X: Any) -> npt.NDArray[np.float64]:
     predict = model.predict_proba if hasattr(model, "predict_proba") else model.predict
     return predict_as_trained(predict, X, tree_row_format(model))
+
+
+def predicts_raw(model: Any) -> bool:
+    return True
 
 
 def _require_tree(estimator: Any) -> None:

@@ -9,6 +9,7 @@ categories (CTR) look at other rows' labels, are no function of a column's value
 from __future__ import annotations
 
 import os
+from collections.abc import Callable
 from dataclasses import dataclass
 from importlib import import_module
 from pathlib import Path
@@ -26,6 +27,7 @@ from ..errors import (
     UnsupportedModelError,
 )
 from ..model.ensemble import TreeEnsemble
+from ..model.links import Exponential, Link, Logistic
 from ..model.row_format import RowFormat, check_n_features
 from ..rows.frames import column_names, match_columns
 from ..rows.rows import Rows
@@ -33,9 +35,23 @@ from ..rows.rows import read_rows as read_plain_rows
 from .assemble import NodeArrays
 from .flatbuffers import Table
 
-__all__ = ["raw_prediction", "read_file", "read_rows", "to_ensemble"]
+__all__ = [
+    "BEGINNINGS",
+    "LIBRARY",
+    "is_softmax",
+    "link",
+    "own_values",
+    "predicts_raw",
+    "raw_prediction",
+    "read_file",
+    "read_rows",
+    "to_ensemble",
+]
 
 Array = npt.NDArray[Any]
+
+LIBRARY = "CatBoost"
+BEGINNINGS = (b"CBM1",)
 
 # Positions of the fields in CatBoost's schema.
 _MODEL_TREES = 1
@@ -93,6 +109,38 @@ def raw_prediction(model: Any, X: Any) -> npt.NDArray[np.float64]:
     # By the base class: a ranker's own predict() does not say which output it gives.
     values = np.asarray(CatBoost.predict(model, X, prediction_type="RawFormulaVal"), dtype=np.float64)
     return values.reshape(len(values), -1)
+
+
+def own_values(path: str) -> tuple[str, Callable[[Array], Any]]:
+    """CatBoost's release, and its values of a file's model: ready rows → (n_rows, …), the base value last."""
+    import catboost
+
+    model = catboost.CatBoost().load_model(path)
+
+    def explain(rows: Array) -> Any:
+        return model.get_feature_importance(catboost.Pool(rows), type="ShapValues", thread_count=1)
+
+    return catboost.__version__, explain
+
+
+def predicts_raw(model: Any) -> bool:
+    return not str(model.get_param("loss_function")).startswith(("Poisson", "Tweedie", "RMSEWithUncertainty"))
+
+
+def link(model: Any) -> Link | None:
+    loss = _loss(model)
+    if loss in ("Logloss", "CrossEntropy", "MultiClassOneVsAll"):
+        return Logistic()
+    return Exponential() if loss in ("Poisson", "Tweedie") else None
+
+
+def is_softmax(model: Any) -> bool:
+    return _loss(model) == "MultiClass"
+
+
+def _loss(model: Any) -> str:
+    """The name of the loss; a default is among all parameters only."""
+    return str(model.get_all_params().get("loss_function")).partition(":")[0]
 
 
 def _as_pandas(X: Any) -> Any:

@@ -18,7 +18,7 @@ from .assemble import NodeArrays
 from .sklearn_rows import predict_as_trained, tree_row_format
 from .sklearn_trees import fitted, splits_of
 
-__all__ = ["to_ensemble"]
+__all__ = ["raw_prediction", "to_ensemble"]
 
 Float64 = npt.NDArray[np.float64]
 

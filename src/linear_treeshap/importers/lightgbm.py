@@ -9,7 +9,7 @@ from __future__ import annotations
 import json
 import os
 import re
-from collections.abc import Iterator, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass
 from typing import Any
@@ -20,12 +20,26 @@ import numpy.typing as npt
 from .. import _core
 from ..errors import FileFormatError, LinearTreeShapError, ModelError, UnsupportedModelError
 from ..model.ensemble import TreeEnsemble
+from ..model.links import Exponential, Link, Logistic
 from ..model.row_format import LIGHTGBM_ZERO, Label, RowFormat
 from .records import Columns
 
-__all__ = ["raw_prediction", "read_file", "to_ensemble"]
+__all__ = [
+    "BEGINNINGS",
+    "LIBRARY",
+    "is_softmax",
+    "link",
+    "own_values",
+    "predicts_raw",
+    "raw_prediction",
+    "read_file",
+    "to_ensemble",
+]
 
 Array = npt.NDArray[Any]
+
+LIBRARY = "LightGBM"
+BEGINNINGS = (b"tree",)
 
 # Bits of decision_type; the missing type is in the two bits above them.
 _CATEGORICAL, _DEFAULT_LEFT = 1, 2
@@ -57,6 +71,48 @@ def raw_prediction(model: Any, X: Any) -> npt.NDArray[np.float64]:
     if "average_output" in _header(booster.model_to_string(num_iteration=1)):
         scores /= booster.best_iteration if booster.best_iteration > 0 else booster.current_iteration()
     return scores.reshape(len(scores), -1)
+
+
+def own_values(path: str) -> tuple[str, Callable[[Array], Any]]:
+    """LightGBM's release, and its values of a file's model: ready rows → (n_rows, …), the base value last."""
+    import lightgbm
+
+    booster = lightgbm.Booster(model_file=path)
+    return lightgbm.__version__, lambda rows: booster.predict(rows, pred_contrib=True, num_threads=1)
+
+
+def predicts_raw(model: Any) -> bool:
+    objective = _objective(model)
+    # A model trained on square roots squares its sum.
+    return not objective or (objective[0] in _WITHOUT_LINK and "sqrt" not in objective)
+
+
+def link(model: Any) -> Link | None:
+    name, *options = _objective(model) or ("",)
+    if name in ("binary", "multiclassova"):
+        return Logistic(*(float(o.partition(":")[2]) for o in options if o.startswith("sigmoid:")))
+    return _LINKS.get(name)
+
+
+def is_softmax(model: Any) -> bool:
+    return _objective(model)[:1] == ["multiclass"]
+
+
+#: Objectives without a link; "custom" is a function of the user's own.
+_WITHOUT_LINK = (
+    "custom", "fair", "huber", "lambdarank", "mape", "quantile", "rank_xendcg", "regression", "regression_l1",
+)  # fmt: skip
+_LINKS: dict[str, Link] = {
+    "cross_entropy": Logistic(),
+    "poisson": Exponential(),
+    "gamma": Exponential(),
+    "tweedie": Exponential(),
+}
+
+
+def _objective(model: Any) -> list[str]:
+    """The name of the objective and its options, as the model's text has them; empty if it has none."""
+    return _header(_booster(model).model_to_string(num_iteration=1)).get("objective", "").split()
 
 
 def _booster(model: Any) -> Any:

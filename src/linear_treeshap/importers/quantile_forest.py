@@ -17,7 +17,9 @@ from ..model.ensemble import TreeEnsemble
 from .sklearn_rows import predict_as_trained, tree_row_format
 from .sklearn_trees import mean_of_trees
 
-__all__ = ["to_ensemble"]
+__all__ = ["LIBRARY", "raw_prediction", "to_ensemble"]
+
+LIBRARY = "quantile-forest"
 
 
 def to_ensemble(model: Any) -> TreeEnsemble:

@@ -13,10 +13,11 @@ import numpy.typing as npt
 
 from ..errors import UnsupportedModelError
 from ..model.ensemble import TreeEnsemble
+from ..model.links import Link, Logistic
 from .sklearn_rows import predict_as_trained, tree_row_format
 from .sklearn_trees import fitted, splits_of
 
-__all__ = ["class_names", "to_ensemble"]
+__all__ = ["class_names", "is_softmax", "link", "predicts_raw", "raw_prediction", "to_ensemble"]
 
 
 def to_ensemble(model: Any) -> TreeEnsemble:
@@ -38,6 +39,21 @@ def to_ensemble(model: Any) -> TreeEnsemble:
 def raw_prediction(model: Any, X: Any) -> npt.NDArray[np.float64]:
     predict = model.decision_function if hasattr(model, "decision_function") else model.predict
     return predict_as_trained(predict, X, tree_row_format(model))
+
+
+def predicts_raw(model: Any) -> bool:
+    return True
+
+
+def link(model: Any) -> Link | None:
+    if len(getattr(model, "classes_", ())) != 2:
+        return None
+    # AdaBoost's loss is that of half the log-odds.
+    return Logistic(2.0 if model.loss == "exponential" else 1.0)
+
+
+def is_softmax(model: Any) -> bool:
+    return len(getattr(model, "classes_", ())) > 2
 
 
 def class_names(model: Any, n_outputs: int) -> tuple[str, ...] | None:

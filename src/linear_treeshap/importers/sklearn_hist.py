@@ -14,13 +14,15 @@ import numpy as np
 import numpy.typing as npt
 
 from ..model.ensemble import TreeEnsemble
+from ..model.links import Exponential, Link
 from ..model.row_format import Label, RowFormat
+from . import sklearn_boosting
 from .assemble import NodeArrays, pack_bits
 from .sklearn_boosting import class_names
 from .sklearn_rows import names_of, predict_as_trained
 from .sklearn_trees import fitted
 
-__all__ = ["to_ensemble"]
+__all__ = ["is_softmax", "link", "predicts_raw", "raw_prediction", "to_ensemble"]
 
 
 def to_ensemble(model: Any) -> TreeEnsemble:
@@ -62,6 +64,18 @@ def to_ensemble(model: Any) -> TreeEnsemble:
 
 def raw_prediction(model: Any, X: Any) -> npt.NDArray[np.float64]:
     return predict_as_trained(model._raw_predict, X, _row_format(model))
+
+
+def predicts_raw(model: Any) -> bool:
+    return model.loss not in ("poisson", "gamma")
+
+
+def link(model: Any) -> Link | None:
+    return Exponential() if model.loss in ("poisson", "gamma") else sklearn_boosting.link(model)
+
+
+def is_softmax(model: Any) -> bool:
+    return sklearn_boosting.is_softmax(model)
 
 
 def _row_format(model: Any) -> RowFormat:

@@ -18,7 +18,9 @@ from ..model.ensemble import TreeEnsemble
 from .assemble import NodeArrays
 from .sklearn_rows import predict_as_trained, tree_row_format
 
-__all__ = ["fitted", "mean_of_trees", "splits_of", "to_ensemble"]
+__all__ = ["LIBRARY", "fitted", "mean_of_trees", "predicts_raw", "raw_prediction", "splits_of", "to_ensemble"]
+
+LIBRARY = "scikit-learn"
 
 Float64 = npt.NDArray[np.float64]
 
@@ -53,6 +55,10 @@ def mean_of_trees(model: Any) -> TreeEnsemble:
 def raw_prediction(model: Any, X: Any) -> Float64:
     predict = model.predict_proba if hasattr(model, "predict_proba") else model.predict
     return predict_as_trained(predict, X, tree_row_format(model))
+
+
+def predicts_raw(model: Any) -> bool:
+    return True
 
 
 def fitted(model: Any, attribute: str) -> Any:

@@ -15,7 +15,9 @@ from ..model.ensemble import TreeEnsemble
 from .sklearn_rows import predict_as_trained, tree_row_format
 from .sklearn_trees import fitted, splits_of
 
-__all__ = ["to_ensemble"]
+__all__ = ["LIBRARY", "predicts_raw", "raw_prediction", "to_ensemble"]
+
+LIBRARY = "scikit-survival"
 
 
 def to_ensemble(model: Any) -> TreeEnsemble:
@@ -34,6 +36,10 @@ def to_ensemble(model: Any) -> TreeEnsemble:
 
 def raw_prediction(model: Any, X: Any) -> npt.NDArray[np.float64]:
     return predict_as_trained(model.predict, X, tree_row_format(model))
+
+
+def predicts_raw(model: Any) -> bool:
+    return True
 
 
 def _risk(estimator: Any, tree: Any) -> npt.NDArray[np.float64]:

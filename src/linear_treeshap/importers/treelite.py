@@ -20,7 +20,11 @@ from ..model.row_format import RowFormat
 from ..rows.rows import read_rows
 from .assemble import NodeArrays
 
-__all__ = ["raw_prediction", "read_file", "to_ensemble"]
+__all__ = ["BEGINNINGS", "LIBRARY", "raw_prediction", "read_file", "to_ensemble"]
+
+LIBRARY = "treelite"
+#: Its major version, as 32 bits; our own files begin with the length of a header, which is larger.
+BEGINNINGS = (b"\x03\0\0\0", b"\x04\0\0\0")
 
 _LEAF, _NUMERIC, _CATEGORICAL = 0, 1, 2  # node_type
 _LESS, _LESS_EQUAL, _GREATER, _GREATER_EQUAL = 2, 3, 4, 5  # cmp: the row goes left iff x cmp threshold

@@ -14,12 +14,12 @@ import numpy.typing as npt
 
 from ..errors import ModelError, UnsupportedModelError
 from ..model.ensemble import TreeEnsemble
-from . import import_model
+from . import import_model, links
 from . import raw_prediction as raw_prediction_of
 from .assemble import Part, combine
 from .pipelines.preprocessing import preprocessing_of, unwrap
 
-__all__ = ["raw_prediction", "refuse_preprocessing", "to_ensemble"]
+__all__ = ["predicts_raw", "raw_prediction", "refuse_preprocessing", "to_ensemble"]
 
 
 def to_ensemble(model: Any) -> TreeEnsemble:
@@ -39,6 +39,10 @@ def raw_prediction(model: Any, X: Any) -> npt.NDArray[np.float64]:
     preprocessing = preprocessing_of(model)
     rows = X if preprocessing is None else preprocessing.transform(X)
     return np.hstack([raw_prediction_of(one, rows) for one in _models_inside(model)])
+
+
+def predicts_raw(model: Any) -> bool:
+    return all(links.predicts_raw(one) for one in model.estimators_)
 
 
 def refuse_preprocessing(model: Any, inside: Any) -> None:

@@ -28,15 +28,31 @@ from ..errors import (
     UnsupportedModelError,
 )
 from ..model.ensemble import TreeEnsemble
+from ..model.links import Exponential, Link, Logistic
 from ..model.row_format import Label, RowFormat
 from ..rows.columns import codes_of_labels, title
 from ..rows.frames import match_columns
 from ..rows.rows import Rows, sparse_rows
 from .records import Columns
 
-__all__ = ["raw_prediction", "read_file", "read_rows", "to_ensemble"]
+__all__ = [
+    "BEGINNINGS",
+    "LIBRARY",
+    "is_softmax",
+    "link",
+    "own_values",
+    "predicts_raw",
+    "raw_prediction",
+    "read_file",
+    "read_rows",
+    "to_ensemble",
+]
 
 Array = npt.NDArray[Any]
+
+LIBRARY = "XGBoost"
+#: How its files begin, be they JSON or UBJSON.
+BEGINNINGS = (b"{",)
 
 
 def to_ensemble(model: Any) -> TreeEnsemble:
@@ -76,6 +92,50 @@ def raw_prediction(model: Any, X: Any) -> npt.NDArray[np.float64]:
     else:
         margin = model.predict(xgboost.DMatrix(X, enable_categorical=True), output_margin=True)
     return np.asarray(margin, dtype=np.float64).reshape(len(margin), -1)
+
+
+def own_values(path: str) -> tuple[str, Callable[[Array], Any]]:
+    """XGBoost's release, and its values of a file's model: ready rows → (n_rows, …), the base value last."""
+    import xgboost
+
+    booster = xgboost.Booster(model_file=path)
+    booster.set_param({"nthread": 1})
+
+    def explain(rows: Array) -> Any:
+        types = {"feature_types": booster.feature_types, "feature_names": booster.feature_names}
+        matrix = xgboost.DMatrix(rows, nthread=1, enable_categorical=True, **types)
+        return booster.predict(matrix, pred_contribs=True)
+
+    return xgboost.__version__, explain
+
+
+def predicts_raw(model: Any) -> bool:
+    objective = _objective(model)
+    return objective.startswith(("reg:", "rank:")) and objective not in _OUTPUT_LINKS
+
+
+def link(model: Any) -> Link | None:
+    return _OUTPUT_LINKS.get(_objective(model))
+
+
+def is_softmax(model: Any) -> bool:
+    return _objective(model).startswith("multi:")
+
+
+#: Objectives with a link; "binary:logitraw" leaves the logistic function to its user.
+_OUTPUT_LINKS: dict[str, Link] = {
+    "binary:logistic": Logistic(),
+    "binary:logitraw": Logistic(),
+    "reg:logistic": Logistic(),
+    "count:poisson": Exponential(),
+    "reg:gamma": Exponential(),
+    "reg:tweedie": Exponential(),
+}
+
+
+def _objective(model: Any) -> str:
+    booster = model.get_booster() if hasattr(model, "get_booster") else model
+    return str(json.loads(booster.save_config())["learner"]["objective"]["name"])
 
 
 def _best_rounds(booster: Any) -> int:
