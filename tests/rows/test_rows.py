@@ -10,8 +10,10 @@ from typing import Any
 import numpy as np
 import pytest
 
+from linear_treeshap import TreeExplainer
 from linear_treeshap.errors import InputError
 from linear_treeshap.model.row_format import Label, RowFormat
+from linear_treeshap.rows.frames import is_numbering, match_columns
 from linear_treeshap.rows.rows import Rows, read_rows
 
 pd = pytest.importorskip("pandas")
@@ -360,3 +362,57 @@ def test_rows_that_do_not_fit_say_why(case: str) -> None:
     make, row_format, message = REFUSED[case]
     with pytest.raises(InputError, match=message):
         everything(read_rows(make(), row_format))
+
+
+# -- names -----------------------------------------------------------------------------------------------
+
+
+class CountedName(str):
+    """A name that counts how often names are compared or hashed."""
+
+    __slots__ = ()
+    uses = 0
+
+    def __eq__(self, other: object) -> bool:
+        CountedName.uses += 1
+        return str.__eq__(self, other)
+
+    def __hash__(self) -> int:
+        CountedName.uses += 1
+        return str.__hash__(self)
+
+
+@pytest.mark.parametrize("prefix", ["f", "Column_", "", "name"])
+def test_matching_names_takes_a_few_steps_for_each_column(prefix: str) -> None:
+    """Whether they are the model's, made up, or in another order."""
+    n = 2000
+    names = [f"{prefix}{i}" for i in range(n)]
+    for columns in (names, names[::-1], [f"x{i}" for i in range(n)] if prefix != "name" else names):
+        row_format = RowFormat(n, tuple(map(CountedName, names)))
+        CountedName.uses = 0
+        match_columns([CountedName(name) for name in columns], row_format)
+        assert CountedName.uses <= 30 * n
+
+
+def test_names_are_matched_once_however_rows_come(monkeypatch: pytest.MonkeyPatch) -> None:
+    """A frame, a frame in another order, and one row of it."""
+    calls = []
+
+    def counted(*arguments: Any) -> Any:
+        calls.append(arguments)
+        return match_columns(*arguments)
+
+    frame = pd.DataFrame(COLUMNS)
+    model = pytest.importorskip("sklearn.tree").DecisionTreeRegressor().fit(frame[list(NAMES)], [1.0, 2.0])
+    explainer = TreeExplainer(model)
+    monkeypatch.setattr("linear_treeshap.rows.frames.match_columns", counted)
+    for X in (frame, frame[frame.columns[::-1]], frame.iloc[0], pl.DataFrame(COLUMNS), pa.table(COLUMNS)):
+        calls.clear()
+        explainer.shap_values(X, check_additivity=False)
+        assert len(calls) == 1
+
+
+def test_made_up_names_are_numbers_in_their_order() -> None:
+    assert is_numbering(["f0", "Column_1", "2", "feature_3", "x4", "column_5"])
+    for names in (["f1", "f0"], ["f0", "f01"], ["f0", "g1"], ["f0", "f1 "], ["f\u0660"]):
+        assert not is_numbering(names)
