@@ -43,7 +43,7 @@ KNOWN: dict[str, tuple[str, ...]] = {
         "values, background",
         "values, path, weighted_banzhaf",  # points at 2**-64
     ),
-    "libraries": ("catboost: refused", "lightgbm: refused", "xgboost: DMatrix"),
+    "libraries": (),
     "files": ("crash", "dictionary: ", "hang", "saved: ", "treelite: ", "xgboost "),
 }
 

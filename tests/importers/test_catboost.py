@@ -140,7 +140,9 @@ def test_splits_on_category_statistics_are_refused() -> None:
     rng = np.random.default_rng(0)
     frame = pandas.DataFrame({"city": rng.integers(50, size=N_ROWS).astype(str)})
     model = catboost_regressor_on(frame, rng.normal(size=N_ROWS), cat_features=["city"])
-    with pytest.raises(UnsupportedModelError, match="one_hot_max_size"):
+    with pytest.raises(
+        UnsupportedModelError, match=r"mix features: of 'city'\. Train it with one_hot_max_size"
+    ):
         to_ensemble(model)
 
 

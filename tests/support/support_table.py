@@ -59,6 +59,10 @@ mean of scikit-learn trees in `estimators_`. XGBoost's `.json` and `.ubj` files,
 CatBoost's `.cbm` files are read without the library, treelite's files with it. Any other model can be given
 as a dictionary of arrays, see `linear_treeshap.importers.arrays`.
 
+An entry that is absent from a sparse matrix is missing to XGBoost and zero to all others, here as there. Rows
+may come in an `xgboost.DMatrix`, in an `xgboost.QuantileDMatrix` whose bins are those of the training data,
+and in a `catboost.Pool` of numbers; a Pool does not give categories back, so pass the frame it was made of.
+
 What belongs to the data and not to the model is not explained: XGBoost's `base_margin`, LightGBM's
 `init_score`, CatBoost's baseline. A `base_margin` in a DMatrix fails the additivity check. A model that
 stopped early is explained up to its best round where its own `predict` ends there too.

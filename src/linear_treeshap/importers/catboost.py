@@ -56,7 +56,8 @@ BEGINNINGS = (b"CBM1",)
 # Positions of the fields in CatBoost's schema.
 _MODEL_TREES = 1
 _DIMENSION, _TREE_SPLITS, _TREE_SIZES = 0, 1, 2
-_CAT_FEATURES, _FLOAT_FEATURES, _ONE_HOT_FEATURES = 4, 5, 6
+_CAT_FEATURES, _FLOAT_FEATURES, _ONE_HOT_FEATURES, _CTR_FEATURES = 4, 5, 6, 7
+_CTR, _CTR_BASE, _CTR_COMBINATION, _COMBINED_CATEGORIES = 0, 0, 0, 0
 _LEAF_VALUES, _LEAF_WEIGHTS, _STEPS, _LEAF_OF_NODE = 8, 9, 10, 11
 _ESTIMATED_FEATURES, _SCALE, _BIAS, _BIASES = 13, 14, 15, 16
 _FLOAT_COLUMN, _FLOAT_BORDERS, _FLOAT_NAME, _FLOAT_NAN = 2, 3, 4, 5
@@ -201,9 +202,9 @@ def _read_trees(model: Table, dimension: int, splits: _Splits) -> tuple[NodeArra
         nodes, split = _symmetric_trees(model, leaves)
     if len(split) and split.max() >= len(splits.feature):
         raise UnsupportedModelError(
-            "This CatBoost model splits on statistics of its categorical features (CTR), which depend on the "
-            "training labels and mix features. Train it with one_hot_max_size above the largest number of "
-            "categories, or encode the categories as numbers before training."
+            f"This CatBoost model splits on statistics of categories (CTR), which depend on the training "
+            f"labels and mix features{_statistics_of(model)}. Train it with one_hot_max_size above the "
+            f"largest number of categories, or encode the categories as numbers before training."
         )
 
     inner = split >= 0
@@ -218,6 +219,17 @@ def _read_trees(model: Table, dimension: int, splits: _Splits) -> tuple[NodeArra
     nodes.left[swapped], nodes.right[swapped] = nodes.right[swapped], nodes.left[swapped]
     category_set.setflags(write=False)
     return nodes, category_set
+
+
+def _statistics_of(model: Table) -> str:
+    """The features whose statistics the model keeps, for a message."""
+    names = {int(t.number(_CAT_INDEX, "<i", -1)): t.text(_CAT_NAME) for t in model.tables(_CAT_FEATURES)}
+    found: list[int] = []
+    for feature in model.tables(_CTR_FEATURES):
+        combination = feature.table(_CTR).table(_CTR_BASE).table(_CTR_COMBINATION)
+        found += combination.array(_COMBINED_CATEGORIES, "<i4").tolist()
+    shown = [repr(names.get(number) or number) for number in dict.fromkeys(found)]
+    return f": of {', '.join(shown[:8])}{', …' if len(shown) > 8 else ''}" if shown else ""
 
 
 def _biases(model: Table, dimension: int) -> Array:
