@@ -163,7 +163,7 @@ def global_importance(model: Any, batches: Any, *, n_jobs: int | None = None) ->
             total += values.sum(axis=0)
             sum_abs += np.abs(values, out=values).sum(axis=0)
     outputs = explainer.ensemble.output_names or tuple(f"Output {i}" for i in range(shape[1]))
-    return GlobalImportance(n_rows, sum_abs, total, explainer.players.names, outputs)
+    return GlobalImportance(n_rows, sum_abs, total, tuple(explainer.players.names), outputs)
 
 
 def global_interactions(
@@ -209,7 +209,8 @@ def global_interactions(
             n_rows += len(rows)
             engine.add_up(rows, total, sum_abs, n_jobs=n_jobs)
     outputs = explainer.ensemble.output_names or tuple(f"Output {i}" for i in range(shape[1]))
-    return GlobalInteractions(n_rows, engine.sets, sum_abs, total, explainer.players.names, outputs, kind)
+    names = tuple(explainer.players.names)
+    return GlobalInteractions(n_rows, engine.sets, sum_abs, total, names, outputs, kind)
 
 
 def _batches(batches: Any) -> Iterator[Any]:

@@ -26,7 +26,7 @@ from ..errors import (
     UnreadableRowsError,
     UnsupportedModelError,
 )
-from ..model.ensemble import TreeEnsemble
+from ..model.ensemble import TreeEnsemble, check_n_outputs
 from ..model.links import Exponential, Link, Logistic
 from ..model.row_format import RowFormat, check_n_features
 from ..rows.frames import column_names, match_columns
@@ -65,6 +65,9 @@ _CAT_INDEX, _CAT_COLUMN, _CAT_NAME = 0, 1, 2
 _ONE_HOT_INDEX, _ONE_HOT_HASHES = 0, 1
 
 _NAN_GOES_RIGHT = 2
+
+#: CatBoost lists all columns but those of texts and embeddings, which may lie between the others.
+_MAX_UNLISTED = 1 << 16
 
 
 def to_ensemble(model: Any) -> TreeEnsemble:
@@ -179,6 +182,7 @@ def _from_bytes(content: bytes, class_names: tuple[str, ...] = ()) -> TreeEnsemb
 
 def _build(model: Table, class_names: tuple[str, ...]) -> TreeEnsemble:
     dimension = max(int(model.number(_DIMENSION, "<i", 1)), 1)
+    check_n_outputs(dimension, n_known=len(model.array(_LEAF_VALUES, "<f8")))
     splits, row_format = _read_features(model)
     nodes, category_set = _read_trees(model, dimension, splits)
     return TreeEnsemble(
@@ -287,7 +291,10 @@ def _read_features(model: Table) -> tuple[_Splits, RowFormat]:
     names = {int(t.number(_FLOAT_COLUMN, "<i", -1)): t.text(_FLOAT_NAME) for t in floats}
     names |= {int(t.number(_CAT_COLUMN, "<i", -1)): t.text(_CAT_NAME) for t in categories}
     n_features = max(names, default=-1) + 1
-    check_n_features(n_features)  # before names are made up for them
+    if n_features > len(names) + _MAX_UNLISTED:  # before names are made up for them
+        raise FileFormatError(
+            f"The CatBoost model is damaged: it has {n_features:,} columns, but lists {len(names):,}."
+        )
     return splits, RowFormat(
         n_features=n_features,
         feature_names=tuple(names.get(i, str(i)) for i in range(n_features)) if any(names.values()) else None,

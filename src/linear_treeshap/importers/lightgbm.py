@@ -19,7 +19,7 @@ import numpy.typing as npt
 
 from .. import _core
 from ..errors import FileFormatError, LinearTreeShapError, ModelError, UnsupportedModelError
-from ..model.ensemble import TreeEnsemble
+from ..model.ensemble import TreeEnsemble, check_n_outputs
 from ..model.links import Exponential, Link, Logistic
 from ..model.row_format import LIGHTGBM_ZERO, Label, RowFormat
 from .records import Columns
@@ -139,7 +139,7 @@ def _damage_explained() -> Iterator[None]:
         yield
     except LinearTreeShapError:
         raise
-    except (KeyError, ValueError, IndexError, TypeError, OverflowError) as error:
+    except (KeyError, ValueError, IndexError, TypeError, OverflowError, RecursionError) as error:
         raise FileFormatError(f"The LightGBM model is damaged or incomplete: {error!r}.") from error
 
 
@@ -190,6 +190,7 @@ def _build(
             "numbers, and are not supported. Train it with linear_tree=False."
         )
     n_outputs = int(header["num_tree_per_iteration"])
+    check_n_outputs(n_outputs, n_known=columns.n_trees)
     n_leaves = columns.take("num_leaves", np.ones(columns.n_trees), np.int64)
     if (n_leaves < 1).any():
         raise FileFormatError("The LightGBM model is damaged: a tree has no leaves.")

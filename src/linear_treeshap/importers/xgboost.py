@@ -27,7 +27,7 @@ from ..errors import (
     UnreadableRowsError,
     UnsupportedModelError,
 )
-from ..model.ensemble import TreeEnsemble
+from ..model.ensemble import TreeEnsemble, check_n_outputs
 from ..model.links import Exponential, Link, Logistic
 from ..model.row_format import Label, RowFormat
 from ..rows.columns import codes_of_labels, title
@@ -186,7 +186,7 @@ def _build(
         # DART kept its tree model one level down, and its weights beside it, until XGBoost 3.3.
         model = booster["gbtree"]["model"] if "gbtree" in booster else booster["model"]
         weights = booster.get("weight_drop", model.get("weight_drop"))
-        base_values = _base_values(learner, is_trained=model["trees"] > 0)
+        base_values = _base_values(learner, n_trees=model["trees"])
         row_format = _row_format(learner, model, missing_value)
         n_trees = _n_trees(model, n_rounds, len(base_values))
         columns = columns.head(n_trees)
@@ -240,16 +240,17 @@ _WITHOUT_LINK = (
 )  # fmt: skip
 
 
-def _base_values(learner: dict[str, Any], is_trained: bool) -> npt.NDArray[np.float64]:
+def _base_values(learner: dict[str, Any], n_trees: int) -> npt.NDArray[np.float64]:
     """(n_outputs,) the base score as a margin."""
     params, objective = learner["learner_model_param"], learner["objective"]["name"]
     n_outputs = max(int(params["num_class"]), int(params.get("num_target", 1)), 1)
     # One number, or since XGBoost 3.1 a list with one per output; either as text.
     text = str(params["base_score"])
     stored = [float(score) for score in text.strip("[]").split(",")]
+    check_n_outputs(n_outputs, n_known=max(n_trees, len(stored)))
     scores = np.broadcast_to(np.array(stored, dtype=np.float32), n_outputs)
     # Since then, a score that the first round is to estimate is a margin as long as there was no round.
-    awaits_estimate = text.startswith("[") and params.get("boost_from_average") == "1" and not is_trained
+    awaits_estimate = text.startswith("[") and params.get("boost_from_average") == "1" and n_trees == 0
     if objective in _WITHOUT_LINK or awaits_estimate:
         return scores.astype(np.float64)
     if objective not in _LINKS:
@@ -346,7 +347,10 @@ def _leaf_values(columns: Columns, sizes: Array, leaf: Array, condition: Array, 
     if width <= 1:  # a leaf's value is stored as its split condition (and older files say width 0)
         return np.where(leaf, condition, np.float64(0))[:, None]
     # A leaf's right child is the number of its vector.
-    n_leaves = columns.lengths("leaf_weights") // width
+    n_weights = columns.lengths("leaf_weights")
+    if (n_weights < width).any():
+        raise FileFormatError(f"The model is damaged: a tree has no 'leaf_weights' of length {width:,}.")
+    n_leaves = n_weights // width
     vectors = columns.take("leaf_weights", n_leaves * width, np.float32).reshape(-1, width)
     first = np.repeat(np.cumsum(n_leaves) - n_leaves, sizes)
     value = np.zeros((len(leaf), width))

@@ -23,10 +23,10 @@ from typing import Any
 import numpy as np
 import numpy.typing as npt
 
-from ..errors import InputError, ModelError
+from ..errors import FileFormatError, InputError, ModelError
 from ..model.row_format import RowFormat
 
-__all__ = ["TreeEnsemble", "first_trees"]
+__all__ = ["TreeEnsemble", "check_n_outputs", "first_trees"]
 
 Int32 = npt.NDArray[np.int32]
 Int64 = npt.NDArray[np.int64]
@@ -36,6 +36,18 @@ Bool = npt.NDArray[np.bool_]
 #: Libraries sum covers in float32 and in different orders: XGBoost's parents and children differ by
 #: some 1e-6. A child that is off by more than this is a different tree's, or a bug.
 _COVER_TOLERANCE = 1e-3
+
+#: A file may claim this many outputs without a word about any of them: memory is asked for on its word.
+_MAX_UNSEEN_OUTPUTS = 1 << 16
+
+
+def check_n_outputs(n_outputs: int, *, n_known: int) -> None:
+    """Raise FileFormatError if a file claims more outputs than ``n_known``, of which it has numbers, and than
+    an untrained model could have."""
+    if not 1 <= n_outputs <= max(n_known, _MAX_UNSEEN_OUTPUTS):
+        raise FileFormatError(
+            f"The model is damaged: it claims {n_outputs:,} outputs, and has numbers for {n_known:,} at most."
+        )
 
 
 @dataclass(frozen=True, eq=False, repr=False)

@@ -17,6 +17,7 @@ from ..importers.pipelines.column_sources import Origins, trace
 from ..importers.pipelines.preprocessing import Preprocessing
 from ..model.ensemble import TreeEnsemble
 from ..rows.frames import is_numbering
+from .numbered_names import NumberedNames
 from .onehot import find_families, with_onehot
 from .players import Players, group_columns
 
@@ -41,7 +42,7 @@ class Roles:
     @property
     def names(self) -> tuple[str, ...] | None:
         """The names of the players; None if they are made up."""
-        return self.of_rows.names if self.is_named or not self.of_rows.are_columns else None
+        return tuple(self.of_rows.names) if self.is_named or not self.of_rows.are_columns else None
 
 
 def assign_roles(
@@ -72,12 +73,12 @@ def _in_tree_columns(
 ) -> Roles:
     """The trees read the user's columns, or what a pipeline makes of them."""
     names = ensemble.feature_names if names is None else names
-    columns = _numbered(ensemble.n_features) if names is None else names
+    columns = NumberedNames(ensemble.n_features) if names is None else names
     players = replace(_grouped(groups, columns, ensemble, named=names is not None), note=note)
     return Roles(players, players, False, names is not None, None, names)
 
 
-def _grouped(groups: Any, columns: tuple[str, ...], ensemble: TreeEnsemble, *, named: bool) -> Players:
+def _grouped(groups: Any, columns: Sequence[str], ensemble: TreeEnsemble, *, named: bool) -> Players:
     if groups is None:
         return Players.each(columns)
     if isinstance(groups, Players):
@@ -97,7 +98,7 @@ def _grouped(groups: Any, columns: tuple[str, ...], ensemble: TreeEnsemble, *, n
     return with_onehot(group_columns(groups, columns, named=named, known_name=known_name), ensemble)
 
 
-def _behind_transformer(transformer: Any, columns: tuple[str, ...]) -> Players:
+def _behind_transformer(transformer: Any, columns: Sequence[str]) -> Players:
     """The raw columns of the fitted transformer that made the model's columns."""
     name = type(transformer).__name__
     if not hasattr(transformer, "n_features_in_"):
@@ -109,7 +110,7 @@ def _behind_transformer(transformer: Any, columns: tuple[str, ...]) -> Players:
         raise InputError(
             f"The {name} given as groups does not make the {len(columns)} columns that the model reads."
         )
-    raw = Players.each(origins.raw_names or _numbered(origins.n_raw))
+    raw = Players.each(origins.raw_names or NumberedNames(origins.n_raw))
     mixed = _mixed(origins, raw.of_column)
     if mixed is not None:
         raise InputError(
@@ -127,7 +128,7 @@ def _in_raw_columns(
     tree_names: tuple[str, ...] | None,
 ) -> Roles:
     names = _names(feature_names, origins.n_raw, "in raw columns") or origins.raw_names
-    columns = _numbered(origins.n_raw) if names is None else names
+    columns = NumberedNames(origins.n_raw) if names is None else names
     if groups is None or (isinstance(groups, str) and groups == "onehot"):
         of_rows = Players.each(columns)  # the fitted encoders say what is one-hot
     elif hasattr(groups, "transform"):
@@ -143,12 +144,12 @@ def _in_raw_columns(
             f"are not all in one group. Put them into one, or name the columns that the last step reads."
         )
     known = tree_names or ensemble.feature_names
-    in_trees = _composed(origins, of_rows, known or _numbered(ensemble.n_features))
+    in_trees = _composed(origins, of_rows, known or NumberedNames(ensemble.n_features))
     in_trees = with_onehot(in_trees, ensemble)
     return Roles(of_rows, in_trees, True, names is not None, origins.raw_names, known)
 
 
-def _composed(origins: Origins, raw: Players, columns: tuple[str, ...]) -> Players:
+def _composed(origins: Origins, raw: Players, columns: Sequence[str]) -> Players:
     """The players of transformed columns, from those of the raw columns behind them."""
     # A column made of nothing is a constant, which no tree can split: whose it is does not matter.
     of_column = [int(raw.of_column[min(sources)]) if sources else 0 for sources in origins.sources]
@@ -184,10 +185,6 @@ def _names(given: Sequence[str] | None, n_columns: int, context: str = "") -> tu
             f"{f' (a pipeline explained {context})' if context else ''}."
         )
     return names
-
-
-def _numbered(n_columns: int) -> tuple[str, ...]:
-    return tuple(f"Feature {column}" for column in range(n_columns))
 
 
 def _title(column: int, names: tuple[str, ...] | None) -> str:

@@ -39,8 +39,8 @@ class Players:
     """
 
     of_column: Int32  # (n_columns,) a column's player
-    names: tuple[str, ...]  # (n_players,)
-    column_names: tuple[str, ...]  # (n_columns,)
+    names: Sequence[str]  # (n_players,)
+    column_names: Sequence[str]  # (n_columns,)
     #: Players known to be one-hot: in a row, at most one of their columns is 1 and the others are 0.
     onehot: frozenset[int] = frozenset()
     #: Were the one-hot players found by name? Rows are checked then.
@@ -59,7 +59,7 @@ class Players:
     def each(cls, column_names: Sequence[str], note: str = "") -> Players:
         """Every column is a player of its own."""
         own = np.arange(len(column_names), dtype=np.int32)
-        return cls(own, tuple(column_names), tuple(column_names), note=note)
+        return cls(own, column_names, column_names, note=note)
 
     @property
     def n_players(self) -> int:
@@ -86,8 +86,10 @@ class Players:
         }
 
     def __repr__(self) -> str:
+        n_columns_of = np.bincount(self.of_column, minlength=self.n_players)
+
         def title(player: int) -> str:
-            n_columns = len(self.columns[player])
+            n_columns = int(n_columns_of[player])
             return self.names[player] + (f" ({n_columns} columns)" if n_columns != 1 else "")
 
         shown = [title(player) for player in range(min(self.n_players, _SHOWN))]

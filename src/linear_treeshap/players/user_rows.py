@@ -82,7 +82,7 @@ class Given:
         if players.is_guess:
             check_rows(players, self.rows[:_CHECKED_ROWS])
         in_order = self.shown if self.order is None else take_columns(self.shown, self.order)
-        return replace(self, shown=in_order, order=None, names=players.names, groups=players)
+        return replace(self, shown=in_order, order=None, names=tuple(players.names), groups=players)
 
     @property
     def index(self) -> Any:

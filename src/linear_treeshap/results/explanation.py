@@ -313,7 +313,7 @@ class Explanation:
             self,
             values=values[kept],
             table=table_of_players(self.table, players),
-            feature_names=players.names,
+            feature_names=tuple(players.names),
         )
 
     def to_shap(self) -> Any:

@@ -1,0 +1,207 @@
+"""Small files that claim much: they cost memory in proportion to the file, or are refused."""
+
+from __future__ import annotations
+
+import json
+import struct
+import tracemalloc
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pytest
+
+from linear_treeshap import RowFormat, TreeEnsemble, TreeExplainer, import_model
+from linear_treeshap.errors import FileFormatError, ModelError
+
+#: Far more than reading these files takes (some 100 KB), far less than what they claim (gigabytes).
+FEW_BYTES = 20_000_000
+#: Of a model with four million columns: a number or two per column, but no name (some 80 bytes each).
+BYTES_PER_COLUMN = 30
+
+
+def peak(call: Callable[[], Any]) -> int:
+    """Bytes that Python and NumPy held at most during a call."""
+    tracemalloc.start()
+    try:
+        call()
+        return tracemalloc.get_traced_memory()[1]
+    finally:
+        tracemalloc.stop()
+
+
+def refused(path: Path, *, match: str) -> None:
+    """Reading the file is an error of ours, and takes little memory."""
+
+    def read() -> None:
+        with pytest.raises((FileFormatError, ModelError), match=match):
+            TreeExplainer(path)
+
+    read()  # once before, so that imports are not counted
+    assert peak(read) < FEW_BYTES
+
+
+def stump(n_features: int) -> TreeEnsemble:
+    return TreeEnsemble(
+        tree_offsets=np.array([0, 3]),
+        left=np.array([1, -1, -1], dtype=np.int32),
+        right=np.array([2, -1, -1], dtype=np.int32),
+        feature=np.array([n_features - 1, -1, -1], dtype=np.int32),
+        threshold=np.array([0.5, 0, 0]),
+        cover=np.array([4.0, 3, 1]),
+        value=np.array([[0.0], [1], [3]]),
+        base_values=np.array([10.0]),
+        row_format=RowFormat(n_features),
+    )
+
+
+# -- outputs ------------------------------------------------------------------------------------------------
+
+
+@pytest.fixture(scope="module")
+def xgboost_model() -> Any:
+    """The JSON of a small model of three classes, as a dictionary."""
+    xgboost = pytest.importorskip("xgboost")
+    X = np.arange(60.0).reshape(30, 2)
+    data = xgboost.DMatrix(X, np.arange(30) % 3)
+    options = {"objective": "multi:softprob", "num_class": 3, "max_depth": 2}
+    return json.loads(xgboost.train(options, data, 2).save_raw("json"))
+
+
+@pytest.mark.parametrize("claimed", [70_000, 100_000_000, 2_000_000_000, 2**62])
+@pytest.mark.parametrize("name", ["num_class", "num_target"])
+def test_xgboost_s_outputs_are_not_believed(
+    name: str, claimed: int, xgboost_model: Any, tmp_path: Path
+) -> None:
+    """Each output has a tree or a base score, or there are not very many of them."""
+    document = json.loads(json.dumps(xgboost_model))
+    document["learner"]["learner_model_param"][name] = str(claimed)
+    path = tmp_path / "model.json"
+    path.write_text(json.dumps(document))
+    refused(path, match=rf"{claimed:,} outputs")
+
+
+def test_xgboost_s_vectors_are_not_believed(xgboost_model: Any, tmp_path: Path) -> None:
+    """Leaves of a thousand million numbers, none of which is there."""
+    document = json.loads(json.dumps(xgboost_model))
+    for tree in document["learner"]["gradient_booster"]["model"]["trees"]:
+        tree["tree_param"]["size_leaf_vector"] = "1000000000"
+    path = tmp_path / "model.json"
+    path.write_text(json.dumps(document))
+    refused(path, match="leaf_weights")
+
+
+def test_untrained_models_of_many_outputs_are_read() -> None:
+    """XGBoost and LightGBM know the number of classes before there is a tree of any."""
+    xgboost = pytest.importorskip("xgboost")
+    data = xgboost.DMatrix(np.zeros((10, 2)), np.arange(10))
+    booster = xgboost.train({"objective": "multi:softprob", "num_class": 1000}, data, 0)
+    assert import_model(booster).n_outputs == 1000
+
+
+@pytest.fixture(scope="module")
+def lightgbm_text() -> str:
+    lightgbm = pytest.importorskip("lightgbm")
+    X = np.arange(120.0).reshape(60, 2)
+    options = {"objective": "multiclass", "num_class": 3, "min_data_in_leaf": 1, "verbose": -1}
+    return str(lightgbm.train(options, lightgbm.Dataset(X, np.arange(60) % 3), 2).model_to_string())
+
+
+@pytest.mark.parametrize("claimed", [0, -3, 70_000, 2_147_483_648, 2**62])
+def test_lightgbm_s_outputs_are_not_believed(claimed: int, lightgbm_text: str, tmp_path: Path) -> None:
+    """Each output has a tree in each round."""
+    path = tmp_path / "model.txt"
+    path.write_text(lightgbm_text.replace("num_tree_per_iteration=3", f"num_tree_per_iteration={claimed}"))
+    refused(path, match=rf"{claimed:,} outputs")
+
+
+def test_lightgbm_s_labels_may_not_nest_for_ever(lightgbm_text: str, tmp_path: Path) -> None:
+    """Python's reader of JSON gives up by an exception of its own."""
+    path = tmp_path / "model.txt"
+    text = lightgbm_text.replace("pandas_categorical:null", "pandas_categorical:" + "[" * 100_000)
+    assert len(text) > 100_000
+    path.write_text(text)
+    refused(path, match="damaged or incomplete")
+
+
+@pytest.fixture(scope="module")
+def catboost_bytes(tmp_path_factory: pytest.TempPathFactory) -> bytes:
+    catboost = pytest.importorskip("catboost")
+    X = np.arange(60.0).reshape(30, 2)
+    model = catboost.CatBoostRegressor(iterations=2, depth=2, verbose=0, allow_writing_files=False)
+    path = tmp_path_factory.mktemp("catboost") / "model.cbm"
+    pandas = pytest.importorskip("pandas")
+    model.fit(pandas.DataFrame(X, columns=["first", "second"]), X[:, 0]).save_model(str(path))
+    return path.read_bytes()
+
+
+def test_catboost_s_columns_are_not_believed(catboost_bytes: bytes, tmp_path: Path) -> None:
+    """It lists every column but those of texts: names are not made up for millions in between."""
+    path = tmp_path / "model.cbm"
+    path.write_bytes(catboost_bytes)
+    assert import_model(path).feature_names == ("first", "second")
+    claimed = 4_000_000
+    # The second feature's place among all columns is 1, and so is its place among the numeric ones.
+    forged = bytearray(catboost_bytes)
+    places = [at for at in range(8, len(forged) - 3) if forged[at : at + 4] == b"\1\0\0\0"]
+    for at in places:
+        forged[at : at + 4] = struct.pack("<i", claimed)
+        path.write_bytes(forged)
+        try:
+            import_model(path)
+        except FileFormatError as error:
+            if f"{claimed + 1:,} columns" in str(error):
+                refused(path, match=f"{claimed + 1:,} columns, but lists 2")
+                break
+        except ModelError:
+            pass
+        forged[at : at + 4] = b"\1\0\0\0"
+    else:
+        pytest.fail(f"none of the {len(places)} ones in the file was the column's number")
+
+
+def test_catboost_s_outputs_are_not_believed() -> None:
+    """A model without trees has one bias for all of its outputs."""
+    from linear_treeshap.importers.catboost import _from_bytes
+
+    # The smallest file there is: a root table whose second field is a table whose first field is a number.
+    body = bytearray(40)
+    struct.pack_into("<I", body, 0, 12)  # root table at 12
+    struct.pack_into("<HHHH", body, 4, 8, 8, 0, 4)  # its vtable: fields 0 (absent) and 1 (at 4)
+    struct.pack_into("<iI", body, 12, 8, 12)  # root: vtable 8 back; field 1 → table at 16 + 12
+    struct.pack_into("<HHH", body, 20, 6, 8, 4)  # vtable of the trees: field 0 at 4
+    struct.pack_into("<ii", body, 28, 8, 2_000_000_000)  # trees: vtable 8 back; the number of outputs
+    content = b"CBM1" + struct.pack("<I", len(body)) + bytes(body)
+
+    def read() -> None:
+        with pytest.raises(FileFormatError, match="2,000,000,000 outputs"):
+            _from_bytes(content)
+
+    read()
+    assert peak(read) < FEW_BYTES
+
+
+# -- columns ------------------------------------------------------------------------------------------------
+
+
+def test_millions_of_columns_have_names_only_when_asked(tmp_path: Path) -> None:
+    """Wide sparse data is fine, so a small file may claim it: but then it must cost little."""
+    n_features = 4_000_000
+    path = tmp_path / "wide.lts"
+    explainer = TreeExplainer(stump(n_features))
+    explainer.save(path)
+    assert path.stat().st_size < 4_000
+    assert peak(lambda: TreeExplainer.load(path)) < BYTES_PER_COLUMN * n_features
+    assert peak(lambda: repr(explainer.players)) < BYTES_PER_COLUMN * n_features
+    assert explainer.players.names[n_features - 1] == f"Feature {n_features - 1}"
+
+
+def test_a_million_sparse_columns_are_explained() -> None:
+    """By names that nobody made."""
+    sparse = pytest.importorskip("scipy.sparse")
+    n_features = 1_000_000
+    rows = sparse.csr_matrix(([1.0], ([1], [n_features - 1])), shape=(2, n_features))
+    values = TreeExplainer(stump(n_features)).shap_values(rows)
+    assert values[:, :-1].any() == np.False_
+    assert values[:, -1].tolist() == [-0.5, 1.5]
