@@ -272,15 +272,51 @@ def test_a_file_is_read_by_its_content(name: str, file_name: str, tmp_path: Path
     np.testing.assert_array_equal(raw_prediction(path, model.rows), expected)
 
 
-def test_a_truncated_file_of_treelite_is_refused(tmp_path: Path) -> None:
-    """At every tenth of its length, with treelite's own words."""
+TREELITE = [name for name in zoo.names() if name.startswith("treelite_")]
+
+
+@pytest.mark.parametrize("name", TREELITE)
+def test_a_truncated_file_of_treelite_is_refused(name: str, tmp_path: Path) -> None:
+    """At every length that ends inside of its header, and at many others: treelite itself reads on."""
     path = tmp_path / "model.tl"
-    zoo.load("treelite_sklearn_boosting").model.serialize(str(path))
-    whole = path.read_bytes()
-    for tenths in range(1, 10):
-        path.write_bytes(whole[: len(whole) * tenths // 10])
-        with pytest.raises(FileFormatError, match="treelite says"):
+    whole = bytes(zoo.load(name).model.serialize_bytes())
+    for length in {*range(4, 300), *range(300, len(whole), 1 + len(whole) // 300), len(whole) - 1}:
+        path.write_bytes(whole[:length])
+        with pytest.raises(FileFormatError, match="a model of treelite: "):
             import_model(path)
+    path.write_bytes(whole + b"\0")
+    with pytest.raises(FileFormatError, match="1 bytes follow after its end"):
+        import_model(path)
+
+
+@pytest.mark.parametrize("name", TREELITE)
+def test_a_damaged_file_of_treelite_is_read_or_refused(name: str, tmp_path: Path) -> None:
+    """treelite's own reader ends or hangs the process on some of these."""
+    path = tmp_path / "model.tl"
+    whole = bytes(zoo.load(name).model.serialize_bytes())
+    rng = np.random.default_rng(0)
+    n_refused = 0
+    for _ in range(300):
+        damaged = bytearray(whole)
+        for _ in range(rng.integers(1, 4)):
+            at = int(rng.integers(4, min(len(whole), 4000) - 8))
+            size = int(rng.choice([1, 4, 8]))
+            word = int(rng.choice([0, 1, 2, 255, 2**31 - 1, 2**31, 2**32 - 1, 2**63 - 1]))
+            damaged[at : at + size] = word.to_bytes(8, "little")[:size]
+        path.write_bytes(damaged)
+        try:
+            import_model(path)
+        except (FileFormatError, UnsupportedModelError):
+            n_refused += 1
+    assert n_refused > 50  # most of the rest changed a value or a gain
+
+
+def test_an_old_file_of_treelite_says_what_to_do(tmp_path: Path) -> None:
+    """Version 3 has another format, which treelite 4 converts."""
+    path = tmp_path / "model.tl"
+    path.write_bytes(b"\3\0\0\0\x09\0\0\0\0\0\0\0" + bytes(100))
+    with pytest.raises(FileFormatError, match=r"treelite 3.9.0.*treelite.Model.deserialize"):
+        import_model(path)
 
 
 # -- names and rows -----------------------------------------------------------------------------------

@@ -26,10 +26,10 @@ linear-treeshap explain model.json rows.parquet -o values.parquet --key id
 arithmetic of its own.
 
 **Models** are recognised by their content, and read without the library that wrote them: XGBoost's `.json`
-and `.ubj`, LightGBM's text, CatBoost's `.cbm`, files of `linear_treeshap.save`. Files of treelite need
-treelite. A scikit-learn model saved by skops needs `pip install 'linear-treeshap[skops]'`, and types that
-skops does not know to be harmless are listed and refused unless each is trusted by name. A pickle can run
-any code when it is read, so it is refused unless `--allow-pickle` is given.
+and `.ubj`, LightGBM's text, CatBoost's `.cbm`, files of treelite and of `linear_treeshap.save`. A
+scikit-learn model saved by skops needs `pip install 'linear-treeshap[skops]'`, and types that skops does not
+know to be harmless are listed and refused unless each is trusted by name. A pickle can run any code when it
+is read, so it is refused unless `--allow-pickle` is given.
 
 **Rows** may be in Parquet, Feather or CSV (also `.csv.gz`), and so may the output. Columns are matched by
 name where the model knows names; columns that it does not read are left alone. Text is a category if the

@@ -55,9 +55,9 @@ Nothing after that asks where a model came from: whatever this library does, it 
 models below is explained from raw rows, and in [raw columns](groups.md#pipelines) wherever each transformed
 column comes from one of them. A saved explainer does not hold the other steps and wants transformed rows.
 Classes derived from those below are read too, and so are forests of other libraries if they are the
-mean of scikit-learn trees in `estimators_`. XGBoost's `.json` and `.ubj` files, LightGBM's text files and
-CatBoost's `.cbm` files are read without the library, treelite's files with it. Any other model can be given
-as a dictionary of arrays, see `linear_treeshap.importers.arrays`.
+mean of scikit-learn trees in `estimators_`. XGBoost's `.json` and `.ubj` files, LightGBM's text files,
+CatBoost's `.cbm` files and those of treelite are read without the library. Any other model can be given as a
+dictionary of arrays, see `linear_treeshap.importers.arrays`.
 
 An entry that is absent from a sparse matrix is missing to XGBoost and zero to all others, here as there. Rows
 may come in an `xgboost.DMatrix`, in an `xgboost.QuantileDMatrix` whose bins are those of the training data,
