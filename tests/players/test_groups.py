@@ -328,6 +328,10 @@ ONE_PLAYER = {
         ({**ONE_PLAYER, "onehot": [1]}, "one of the 1 players"),
         ({**ONE_PLAYER, "of_column": [0.5] * 6}, "0.5 is not expected"),
         ({**ONE_PLAYER, "names": [1]}, "must be a list of texts"),
+        ({**ONE_PLAYER, "is_guess": True}, "one-hot player must have two columns or more"),
+        ({**ONE_PLAYER, "names": ["a", "b"], "onehot": [1]}, "one-hot player must have two columns or more"),
+        ({**ONE_PLAYER, "names": ["a", "a"]}, "called the same"),
+        ({**ONE_PLAYER, "is_guess": 1}, "players must have"),
         ({"of_column": [0] * 6, "names": ["a"]}, "players must have"),
         ([], "players must have"),
     ],
@@ -340,6 +344,22 @@ def test_files_with_players_that_cannot_be_are_refused(tmp_path: Path, players: 
         TreeExplainer(ensemble, groups=PLACE).save(path)
     with pytest.raises(FileFormatError, match=complaint):
         TreeExplainer.load(path)
+
+
+def test_players_without_columns_are_read(tmp_path: Path) -> None:
+    """Raw columns that a pipeline drops have values, which are zero, and nothing to be shown."""
+    ensemble, rows = _forest()
+    path = tmp_path / "model.lts"
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr(saved_explainer, "_plain_players", lambda _: {**ONE_PLAYER, "names": ["a", "b"]})
+        TreeExplainer(ensemble, groups=PLACE).save(path)
+    pd = pytest.importorskip("pandas")
+    for table in (rows, pd.DataFrame(rows)):
+        values = TreeExplainer.load(path)(table)
+        assert values.feature_names == ("a", "b")
+        assert values.values[:, 0].any()
+        assert not values.values[:, 1:].any()
+        assert np.asarray(values.data)[:, 1].tolist() == [None] * len(rows)
 
 
 def test_the_number_of_players_is_told() -> None:

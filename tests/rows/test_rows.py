@@ -426,3 +426,11 @@ def test_many_columns_of_one_name_are_refused_at_once() -> None:
     with pytest.raises(InputError, match=r"more than one column of the name 'c0'.*50000 in all"):
         match_columns(names, RowFormat(100_000))
     assert time.process_time() - start < 5.0  # takes 0.1; counting each took minutes
+
+
+@pytest.mark.parametrize("number", [2**53 + 1, 2**63 - 1])
+def test_whole_numbers_of_arrow_are_rounded_as_all_others(number: int) -> None:
+    """Arrow itself refuses to round them."""
+    table = pa.table({"a": pa.array([number, None], pa.int64())})
+    (first, second) = everything(read_rows(table, RowFormat(1, ("a",))))[:, 0]
+    assert (first, math.isnan(second)) == (float(number), True)

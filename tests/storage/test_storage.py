@@ -336,6 +336,9 @@ HOSTILE: list[tuple[Callable[[Header], Any], str]] = [
         set_entry("__metadata__", crc32="deadbeef"),
         r"its checksum is \w+, it should be deadbeef. Copy the file",
     ),
+    (set_entry("__metadata__", crc32="\ud800"), r"its crc32 must be eight hexadecimal digits"),
+    (set_entry("__metadata__", crc32="DEADBEEF"), r"its crc32 must be eight hexadecimal digits"),
+    (set_entry("__metadata__", crc32=""), r"its crc32 must be eight hexadecimal digits"),
     (set_entry("__metadata__", more="x"), r"__metadata__ must have the texts"),
     (set_entry("__metadata__", output_names=[]), r"__metadata__ must have the texts"),
     # arrays
@@ -387,6 +390,9 @@ HOSTILE: list[tuple[Callable[[Header], Any], str]] = [
     (set_row_format(categories={"1": ["bool:1"]}), r"label 'bool:1' is neither"),
     (set_row_format(categories={"1": ["int:1.5"]}), r"a number was expected, got '1.5'"),
     (set_row_format(categories={"1": ["int:" + "9" * 10**6]}), r"a number was expected, got '999"),
+    (set_row_format(categories={"1": ["int:" + "9" * 400]}), r"label 'int:999.* is neither"),
+    (set_row_format(hashes={"2": ["18446744073709551616"]}), r"the hash '18446744073709551616' takes more"),
+    (set_row_format(hashes={"2": ["-9223372036854775809"]}), r"the hash '-9223372036854775809' takes more"),
     # names
     (set_entry("__metadata__", output_names="[1, 2]"), r"output_names must be a list of texts"),
     (set_entry("__metadata__", output_names='["a"]'), r"1 output names were given for 2 outputs"),

@@ -33,6 +33,8 @@ def table_of_players(table: Any, players: Players) -> Any:
         array = table.toarray() if hasattr(table, "toarray") else np.asarray(table)
         shown = np.empty((len(array), players.n_players), dtype=object)
         for player, columns in enumerate(players.columns):
+            if not len(columns):
+                continue  # nothing to show of a raw column that a pipeline drops: None
             shown[:, player] = (
                 array[:, columns[0]] if len(columns) == 1 else _shown(players, player, array[:, columns])
             )
@@ -47,7 +49,7 @@ def table_of_players(table: Any, players: Players) -> Any:
             block = np.stack([column.to_numpy().astype(object) for column in own], axis=1)
             made[players.names[player]] = _shown(players, player, block).tolist()
         else:
-            made[players.names[player]] = own[0]
+            made[players.names[player]] = own[0] if own else [None] * len(frame)
     return make_frame(made, like=table, index=pandas_index(table))
 
 

@@ -222,9 +222,9 @@ def _floats(column: Any) -> Array:
     if nw.dependencies.is_pandas_series(native):
         # Older pandas leaves NA in what narwhals makes of its Arrow columns.
         return np.asarray(native.to_numpy(dtype=np.float64, na_value=np.nan))
-    if column.dtype.is_integer():
-        # Arrow alone refuses to round integers beyond 2**53.
-        return np.asarray(column.to_numpy(), dtype=np.float64)
+    if nw.dependencies.is_pyarrow_chunked_array(native):
+        # Arrow's own cast refuses to round whole numbers, which all others do.
+        return np.asarray(native.cast("float64", safe=False).to_numpy())
     return np.asarray(column.cast(nw.Float64).to_numpy())
 
 

@@ -49,6 +49,8 @@ _TEXTS = {"format", "version", "crc32", "row_format", "output_names", "players"}
 
 #: Python refuses to read longer whole numbers (older releases do so very slowly).
 _MAX_DIGITS = 4300
+#: Labels are compared with floats, which reach up to here.
+_TOO_LARGE = 2**1023
 
 
 def save(ensemble: TreeEnsemble, path: str | os.PathLike[str]) -> None:
@@ -142,6 +144,10 @@ def _plain_row_format(row_format: RowFormat) -> dict[str, Any]:
 
 def _plain_players(players: Players) -> dict[str, Any]:
     """Players in the types of JSON."""
+    if not players.are_columns and len(set(players.names)) < players.n_players:
+        raise ModelError(
+            "Several players are called the same, and cannot be saved. Pass other feature_names."
+        )
     return {
         "of_column": players.of_column.tolist(),
         "names": list(players.names),
@@ -216,7 +222,7 @@ def _row_format(plain: Any) -> RowFormat:
         },
         frame_labels=tuple(tuple(map(_label, _names(labels, "frame_labels") or ())) for labels in waiting),
         hashes={
-            _number(feature, int): tuple(_number(text, int) for text in _names(numbers, "hashes") or ())
+            _number(feature, int): tuple(map(_hash, _names(numbers, "hashes") or ()))
             for feature, numbers in plain["hashes"].items()
         },
         numbers_are_codes=plain["numbers_are_codes"],
@@ -237,6 +243,13 @@ def _players(plain: Any, ensemble: TreeEnsemble) -> Players | None:
     columns = _names(plain["column_names"], "names of columns") or ()
     if {len(plain["of_column"]), len(columns)} != {ensemble.n_features}:
         raise FileFormatError(f"players must have an entry for each of the {ensemble.n_features} columns.")
+    is_each = plain["of_column"] == list(range(len(names)))
+    if len(set(names)) < len(names) and not is_each:
+        raise FileFormatError(f"two players that are not columns are called the same. {REMEDY}")
+    # A player may have no column: a raw one that a pipeline drops. A family cannot.
+    sizes = np.bincount(plain["of_column"], minlength=len(names))
+    if any(sizes[player] < 2 for player in plain["onehot"]) or (plain["is_guess"] and not plain["onehot"]):
+        raise FileFormatError(f"a one-hot player must have two columns or more. {REMEDY}")
     return Players(
         np.array(plain["of_column"], dtype=np.int32),
         names,
@@ -253,10 +266,19 @@ def _label(text: str) -> Label:
     if kind == "bool" and rest in ("true", "false"):
         return rest == "true"
     if kind == "int":
-        return int(_number(rest, int))
+        number = int(_number(rest, int))
+        if abs(number) < _TOO_LARGE:
+            return number
     if kind == "float":
         return float(_number(rest, float))
     raise FileFormatError(f"the category label {text[:80]!r} is neither str, int, float nor bool. {REMEDY}")
+
+
+def _hash(text: str) -> int:
+    number = int(_number(text, int))
+    if not -(2**63) <= number < 2**64:
+        raise FileFormatError(f"the hash {text[:80]!r} takes more than 64 bits. {REMEDY}")
+    return number
 
 
 def _number(text: Any, kind: type[int] | type[float]) -> Any:

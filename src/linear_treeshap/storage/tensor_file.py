@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import json
 import os
+import re
 import struct
 import zlib
 from collections.abc import Callable, Mapping
@@ -42,6 +43,7 @@ _MAX_HEADER_BYTES = 100_000_000
 
 #: The checksum is taken of a file that has these digits in its place.
 _NO_CRC = "00000000"
+_CRC = re.compile("[0-9a-f]{8}")
 
 
 def write(path: Path, layout: Layout, arrays: Mapping[str, Array], texts: Mapping[str, str]) -> None:
@@ -75,6 +77,8 @@ def read(
         size = os.fstat(file.fileno()).st_size
         raw_header, header = _read_header(file, size)
         texts = check_texts(header.pop("__metadata__", None))
+        if not _CRC.fullmatch(texts["crc32"]):
+            raise FileFormatError(f"its crc32 must be eight hexadecimal digits. {REMEDY}")
         places = _checked_places(header, layout, size - len(raw_header))
         # The quotes make it the one such place: inside the header's strings they are escaped.
         crc = zlib.crc32(raw_header.replace(f'"{texts["crc32"]}"'.encode(), f'"{_NO_CRC}"'.encode(), 1))
@@ -83,7 +87,7 @@ def read(
             arrays[place.name], crc = _read_array(file, place, crc)
     if texts["crc32"] != f"{crc:08x}":
         raise FileFormatError(
-            f"the file is damaged: its checksum is {crc:08x}, it should be {texts['crc32'][:8]}. {REMEDY}"
+            f"the file is damaged: its checksum is {crc:08x}, it should be {texts['crc32']}. {REMEDY}"
         )
     return arrays, texts
 
