@@ -27,7 +27,7 @@ The names inside a tree may also be those of scikit-learn: ``feature``, ``thresh
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from typing import Any, cast
 
 import numpy as np
@@ -50,18 +50,22 @@ _TREE_ARRAYS: dict[str, tuple[str, ...]] = {
     "values": ("value",),
     "node_sample_weight": ("weighted_n_node_samples",),
 }
+#: Those that hold numbers of nodes and features.
+_WHOLE = ("children_left", "children_right", "children_default", "features")
 #: What explainers that take the same dictionary read beside the trees and the sum does not need.
 _IGNORED = {"internal_dtype", "objective", "tree_output", "tree_limit"}
 _TOP_LEVEL = {"trees", "base_offset", "input_dtype", "num_features", "feature_names", "output_names"}
 
 
 def to_ensemble(model: Mapping[str, Any]) -> TreeEnsemble:
-    unknown = sorted(set(model) - _TOP_LEVEL - _IGNORED)
+    unknown = sorted(str(key) for key in set(model) - _TOP_LEVEL - _IGNORED)
     if "trees" not in model or unknown:
         problem = f"does not know {unknown}" if unknown else "needs 'trees'"
         raise ModelError(f"A dictionary of arrays {problem}; it may have {sorted(_TOP_LEVEL)}.")
+    if not isinstance(model["trees"], Sequence) or isinstance(model["trees"], (str, bytes)):
+        raise ModelError(f"trees must be a list of dictionaries, one per tree; got {_brief(model['trees'])}.")
     trees = [_tree(index, tree) for index, tree in enumerate(model["trees"])]
-    base = np.atleast_1d(np.asarray(model.get("base_offset", 0.0), dtype=np.float64)).ravel()
+    base = _numbers("base_offset", model.get("base_offset", 0.0)).astype(np.float64).ravel()
     width = max([len(base), *(tree["values"].shape[1] for tree in trees)])
     nodes = NodeArrays.empty([len(tree["children_left"]) for tree in trees], width)
     for index, tree in enumerate(trees):
@@ -76,16 +80,20 @@ def to_ensemble(model: Mapping[str, Any]) -> TreeEnsemble:
             raise ModelError(f"Tree {index} has {tree['values'].shape[1]} values per node, expected {width}.")
         nodes.value[here] = tree["values"]
         nodes.missing_left[here] = ~leaf & (tree["children_default"] == tree["children_left"])
+    if len(base) not in (1, width):
+        raise ModelError(f"base_offset has {len(base)} numbers for {width} outputs; expected 1 or {width}.")
     return TreeEnsemble(
         **nodes.finish(),
         base_values=np.broadcast_to(base, (width,)),
         row_format=_row_format(model, nodes.feature),
-        output_names=model.get("output_names"),
+        output_names=_names("output_names", model.get("output_names")),
     )
 
 
-def _tree(index: int, tree: Mapping[str, Any]) -> dict[str, npt.NDArray[Any]]:
+def _tree(index: int, tree: Any) -> dict[str, npt.NDArray[Any]]:
     """The arrays of one tree under their first names, of equal length."""
+    if not isinstance(tree, Mapping):
+        raise ModelError(f"Tree {index} must be a dictionary of arrays, got {_brief(tree)}.")
     arrays = {}
     for name, others in _TREE_ARRAYS.items():
         given = [key for key in (name, *others) if key in tree]
@@ -93,13 +101,12 @@ def _tree(index: int, tree: Mapping[str, Any]) -> dict[str, npt.NDArray[Any]]:
             given = ["children_right"]
         if not given:
             raise ModelError(f"Tree {index} lacks {name!r}; a tree needs {sorted(_TREE_ARRAYS)}.")
-        arrays[name] = np.asarray(tree[given[0]])
-    n = len(arrays["children_left"])
-    values = arrays["values"]
-    arrays["values"] = values.reshape(len(values), -1)
+        arrays[name] = _numbers(f"Tree {index}: {name}", tree[given[0]], whole=name in _WHOLE)
+    n = arrays["children_left"].size
     for name, array in arrays.items():
-        if len(array) != n or (array.ndim != 1 and name != "values"):
+        if array.shape[:1] != (n,) or n == 0 or (array.ndim != 1 and name != "values"):
             raise ModelError(f"Tree {index}: {name} has shape {array.shape} for {n} nodes.")
+    arrays["values"] = arrays["values"].reshape(n, -1)
     inner = arrays["children_left"] >= 0
     default = arrays["children_default"]
     if (inner & (default != arrays["children_left"]) & (default != arrays["children_right"])).any():
@@ -107,9 +114,44 @@ def _tree(index: int, tree: Mapping[str, Any]) -> dict[str, npt.NDArray[Any]]:
     return arrays
 
 
+def _numbers(what: str, given: Any, *, whole: bool = False) -> npt.NDArray[Any]:
+    """An array of numbers; of whole ones that fit into 32 bits, if they are to be."""
+    try:
+        array = np.asarray(given)
+    except ValueError as error:
+        raise ModelError(f"{what} must be an array of numbers; its rows differ in length.") from error
+    if array.dtype.kind not in "biuf" and array.size:
+        raise ModelError(f"{what} must be numbers, got {_brief(given)}.")
+    if whole:
+        with np.errstate(invalid="ignore"):
+            if not np.array_equal(array, array.astype(np.int32)):
+                raise ModelError(f"{what} must be whole numbers of 32 bits, got {_brief(given)}.")
+    return array
+
+
 def _row_format(model: Mapping[str, Any], feature: npt.NDArray[np.int32]) -> RowFormat:
-    names = model.get("feature_names")
+    names = _names("feature_names", model.get("feature_names"))
     used = int(np.max(feature, initial=-1)) + 1
-    n_features = int(model.get("num_features", used if names is None else len(names)))
-    dtype = np.dtype(model.get("input_dtype", np.float64)).name
-    return RowFormat(n_features, None if names is None else tuple(map(str, names)), dtype=cast(Any, dtype))
+    n_features = model.get("num_features", used if names is None else len(names))
+    if isinstance(n_features, bool) or not isinstance(n_features, (int, np.integer)):
+        raise ModelError(f"num_features must be a whole number, got {_brief(n_features)}.")
+    try:
+        dtype = np.dtype(model.get("input_dtype", np.float64)).name
+    except TypeError as error:
+        raise ModelError(
+            f"input_dtype must be 'float32' or 'float64', got {_brief(model['input_dtype'])}."
+        ) from error
+    return RowFormat(int(n_features), names, dtype=cast(Any, dtype))
+
+
+def _names(what: str, given: Any) -> tuple[str, ...] | None:
+    if given is None:
+        return None
+    if not isinstance(given, (Sequence, np.ndarray)) or isinstance(given, (str, bytes)):
+        raise ModelError(f"{what} must be a list of names, got {_brief(given)}.")
+    return tuple(map(str, given))
+
+
+def _brief(given: Any) -> str:
+    text = repr(given)
+    return text if len(text) <= 80 else f"{text[:77]}…"
