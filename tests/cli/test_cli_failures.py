@@ -2,6 +2,9 @@
 
 from __future__ import annotations
 
+import json
+import multiprocessing
+import os
 import pickle
 import shlex
 import shutil
@@ -18,6 +21,7 @@ import pytest
 from cli_files import FEATURES, command, fail, run, table, write
 
 from linear_treeshap import TreeExplainer, __version__
+from linear_treeshap.atomic_write import replacing
 from linear_treeshap.cli import explain as explain_command
 from linear_treeshap.cli.main import main, make_parser
 
@@ -54,6 +58,10 @@ def made(tmp_path_factory: pytest.TempPathFactory) -> Path:
         "list.json": b"[1, 2]",
         "strangers.json": b'{"group": ["nobody"]}',
         "model.pkl": b"\x80\x04K\x01.",
+        "latin.csv": "größe,b,c,d\n1,2,3,4\n".encode("latin-1"),
+        "header.csv": b"a,b,c,d\n",
+        "twice.json": b'{"group": ["a"], "group": ["b"]}',
+        "nested.json": b"[" * 100_000,
     }.items():
         (folder / name).write_bytes(content)
     return folder
@@ -111,6 +119,9 @@ def test_an_unreadable_model_is_named(
         ("rows.bin", "neither Parquet nor Feather"),
         ("broken.parquet", "Cannot read 'broken.parquet'"),
         ("narrow.csv", "'narrow.csv' does not fit the model: X has 2 columns"),
+        ("latin.csv", "Cannot read 'latin.csv': 'utf-8' codec can't decode byte"),
+        ("-", "'-' is not a file but a stream"),
+        ("pipe", "'pipe' is not a file but a stream"),
     ],
 )
 def test_unreadable_data_is_named(
@@ -118,8 +129,31 @@ def test_unreadable_data_is_named(
 ) -> None:
     """By every command that reads some."""
     before = _files()
+    if data == "pipe":
+        os.mkfifo("pipe")
     assert words in fail(capsys, *_run(name, "model.json", data))
+    Path("pipe").unlink(missing_ok=True)
     assert _files() == before
+
+
+def test_a_model_may_not_come_through_a_pipe(folder: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    """Which is waited for by nobody."""
+    os.mkfifo("pipe")
+    assert "'pipe' is not a file but a stream" in fail(capsys, "info", "pipe")
+
+
+def test_nothing_to_measure_is_said(folder: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    assert "'header.csv' has no rows to explain" in fail(capsys, "bench", "model.json", "header.csv")
+
+
+def test_rows_of_millions_of_columns_are_few(folder: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    """Two thousand of them would take 64 GB."""
+    document = json.loads(Path("model.json").read_text())
+    document["learner"]["learner_model_param"]["num_feature"] = "4000000"
+    document["learner"]["feature_names"] = []
+    Path("wide.json").write_text(json.dumps(document))
+    run("bench", "wide.json", "--json")
+    assert json.loads(capsys.readouterr().out)["rows"] == 4
 
 
 @pytest.mark.parametrize("kind", ["csv", "parquet"])
@@ -178,6 +212,8 @@ def test_a_folder_that_is_not_there_is_named(folder: Path, capsys: pytest.Captur
         (["--groups", "rows.csv"], "Cannot read 'rows.csv' as JSON"),
         (["--groups", "list.json"], "'list.json' must hold an object"),
         (["--groups", "strangers.json"], "nobody"),
+        (["--groups", "twice.json"], "the group 'group' is there twice"),
+        (["--groups", "nested.json"], "Cannot read 'nested.json' as JSON"),
     ],
 )
 def test_what_is_not_there_is_named(
@@ -306,6 +342,30 @@ def test_an_interrupted_run_leaves_nothing_and_says_so(number: int, code: int, f
     assert said.endswith("Nothing was written to 'out.csv'.\n")
     assert said.count("\n") == 1
     assert _files() == before
+
+
+def test_what_a_killed_run_left_is_removed_by_the_next(folder: Path) -> None:
+    """And only that: neither what another run is writing, nor files of others."""
+    others = [".mine.tmp", ".0123456789abcdef.tmp", f".{'0' * 8}.{'0' * 16}.tmp"]
+    for name in others:
+        Path(name).write_text("precious")
+    before = _files()
+    with replacing(Path("out.csv")):  # a run that goes on meanwhile
+        left = multiprocessing.get_context("fork").Process(target=_killed_while_writing)
+        left.start()
+        left.join()
+        assert left.exitcode == -signal.SIGKILL
+        assert len(_files()) == len(before) + 2
+        run("explain", "model.json", "rows.csv", "-o", "out.csv")
+        assert len(_files()) == len(before) + 2  # the output, and what is being written
+    Path("out.csv").unlink()
+    assert _files() == before
+
+
+def _killed_while_writing() -> None:
+    with replacing(Path("out.csv")) as file:
+        file.write(b"half")
+        os.kill(os.getpid(), signal.SIGKILL)
 
 
 def test_the_installed_command_works(folder: Path) -> None:

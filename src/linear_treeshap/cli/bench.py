@@ -15,6 +15,7 @@ import numpy.typing as npt
 from ..engines.program import Program, kernels
 from ..engines.threads import available_cpus
 from ..engines.values import ValueEngine
+from ..errors import InputError
 from ..importers.pipelines.preprocessing import preprocessing_of
 from ..model.ensemble import TreeEnsemble
 from ..model.row_format import RowFormat
@@ -40,6 +41,8 @@ installed, it explains some of the rows too, on one thread, and the difference o
 to ours is shown. Reading files, preparing rows and the additivity check are not timed.
 """
 
+#: Rows that are made have at most this many numbers together: 128 MB.
+_MADE_NUMBERS = 1 << 24
 #: Each figure is the median of this many runs.
 _RUNS = 5
 
@@ -153,6 +156,8 @@ def _given_rows(model: models.Model, args: argparse.Namespace) -> Array:
     reader = rows.RowReader(model, explainer, args.data, args.key)
     sample, _, _ = reader.sample(args.rows)
     steps = preprocessing_of(model.content)
+    if not len(sample.rows):
+        raise InputError(f"{str(args.data)!r} has no rows to explain.")
     ready = read_rows(sample.rows if steps is None else steps.transform(sample.rows), ensemble.row_format)
     return ready[0 : ready.n_rows]
 
@@ -160,13 +165,14 @@ def _given_rows(model: models.Model, args: argparse.Namespace) -> Array:
 def _made_rows(ensemble: TreeEnsemble, n_rows: int) -> Array:
     """Rows that go both ways everywhere: of each feature, its own thresholds and codes, each a little off."""
     rng = np.random.default_rng(0)
+    n_rows = max(1, min(n_rows, _MADE_NUMBERS // max(1, ensemble.n_features)))
     made = rng.normal(size=(n_rows, ensemble.n_features))
-    for feature in range(ensemble.n_features):
+    for feature in np.unique(ensemble.feature[~ensemble.is_leaf]).tolist():
         nodes = ensemble.feature == feature
         codes = np.flatnonzero(nodes & (ensemble.category_set >= 0))
         if len(codes):
-            made[:, feature] = rng.integers(0, int(np.max(ensemble.category_codes)) + 1, n_rows)
-        elif nodes.any():
+            made[:, feature] = rng.integers(0, int(np.max(ensemble.category_codes, initial=0)) + 1, n_rows)
+        else:
             thresholds = ensemble.threshold[nodes]
             spread = float(np.ptp(thresholds)) or 1.0
             made[:, feature] = rng.choice(thresholds, n_rows) + rng.normal(scale=0.1 * spread, size=n_rows)

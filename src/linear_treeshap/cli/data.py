@@ -88,13 +88,20 @@ def _joined(table: Any) -> Any:
 def open_data(path: Path) -> DataFile:
     """Open a file by what it is; a FileFormatError says why that is not possible."""
     arrow = require_arrow()
+    if str(path) == "-" or path.is_fifo() or path.is_char_device() or path.is_socket():
+        raise FileFormatError(
+            f"{str(path)!r} is not a file but a stream, and rows are read from their place in a file, CSV "
+            f"twice. Save the rows to a file first."
+        )
     if not path.is_file():
         raise FileFormatError(f"There is no file {str(path)!r}.")
     with path.open("rb") as file:
         head = file.read(8)
     kind = _kind(path, head)
     try:
-        return kind(path)
+        data = kind(path)
+        _ = data.names  # which are decoded here
+        return data
     except (arrow.ArrowException, OSError, UnicodeDecodeError) as error:
         raise FileFormatError(f"Cannot read {str(path)!r}: {error}") from error
 

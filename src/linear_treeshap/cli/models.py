@@ -101,14 +101,24 @@ def read_groups(text: str | None) -> Any:
     if text is None or text == "onehot":
         return text
     try:
-        groups = json.loads(Path(text).read_text(encoding="utf-8"))
+        groups = json.loads(Path(text).read_text(encoding="utf-8"), object_pairs_hook=_without_repeats)
     except FileNotFoundError as error:
         raise InputError(f"--groups must be 'onehot' or a JSON file; there is no file {text!r}.") from error
-    except ValueError as error:
+    except (ValueError, RecursionError) as error:
         raise FileFormatError(f"Cannot read {text!r} as JSON: {error}.") from error
     if not isinstance(groups, dict):
         raise FileFormatError(f'{text!r} must hold an object such as {{"city": ["city_Rome", "city_Oslo"]}}.')
     return groups
+
+
+def _without_repeats(pairs: list[tuple[str, Any]]) -> dict[str, Any]:
+    """An object whose keys differ: of two that do not, JSON would keep the second and say nothing."""
+    seen: set[str] = set()
+    for key, _ in pairs:
+        if key in seen:
+            raise ValueError(f"the group {key!r} is there twice")
+        seen.add(key)
+    return dict(pairs)
 
 
 def read(path: Path, *, trust: Sequence[str] = (), allow_pickle: bool = False) -> Model:

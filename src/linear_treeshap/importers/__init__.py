@@ -236,6 +236,10 @@ def importer_name(model: Any) -> str:
 def importer_of_file(path: Path) -> Any:
     """The module of this package that reads a file, by its first bytes; None if it can only be our own."""
     if not path.is_file():
+        if path.exists() and not path.is_dir():
+            raise FileFormatError(
+                f"{str(path)!r} is not a file but a stream. Save the model to a file first."
+            )
         raise FileFormatError(f"There is no file {str(path)!r}.")
     with path.open("rb") as file:
         head = file.read(16)
