@@ -9,24 +9,25 @@ import os
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import replace
 from functools import partial
-from typing import Any, Literal
+from typing import Any, Literal, cast
 
 import numpy as np
 import numpy.typing as npt
 
-from .engines.background_rows import read_background, with_covers_of
+from .engines.background_rows import Background, read_background, with_covers_of
 from .engines.choice import engine_for
 from .engines.contract import Engine
 from .engines.indices import index_of
 from .engines.sets import SetEngine, interaction_kind
 from .engines.threads import n_threads
-from .errors import InputError
+from .errors import FileFormatError, InputError
 from .importers import import_model, raw_prediction
-from .importers.model_output import link_for
+from .importers.model_output import link_for, saved_model_of
 from .importers.pipelines.preprocessing import preprocessing_of
 from .model.ensemble import TreeEnsemble, first_trees
 from .model.links import steepness
 from .model.routing import walk_trees
+from .model.saved_model import SavedModel
 from .players.assignment import assign_roles
 from .players.players import Players
 from .players.user_rows import Given
@@ -106,9 +107,11 @@ class TreeExplainer:
     Notes
     -----
     Pickles, copies and saved files hold the trees, not the model they came from: they need neither its
-    library nor its size. Their additivity check asks the trees instead of the model. Pickles and copies
-    keep the transformers of a pipeline and the background; a saved file does not: it wants rows that are
-    already transformed, which it explains in the same players, and `load` takes background rows.
+    library nor its size. Their additivity check asks the trees instead of the model, so it finds what goes
+    wrong in explaining, and not what went wrong in reading the model or in reading these rows; a saved file
+    therefore holds what the model predicted for some rows, see `save`. Pickles and copies keep the
+    transformers of a pipeline; a saved file does not: it wants rows that are already transformed, which it
+    explains in the same players.
     """
 
     def __init__(
@@ -151,6 +154,7 @@ class TreeExplainer:
                 self.ensemble = with_covers_of(self.ensemble, background)
         self._engine = self._engine_of(self.ensemble)
         self._scale = additivity.scale_of(self.ensemble)
+        self._fingerprint: Any = None  # what a file says that the model's library predicts
         self._about = About.of(
             model,
             self.ensemble,
@@ -416,7 +420,22 @@ class TreeExplainer:
             yield values
 
     def save(self, path: str | os.PathLike[str]) -> None:
-        """Write trees and players to a file that `TreeExplainer.load` reads, without the model's library.
+        """Write what is explained to a file that `TreeExplainer.load` reads, without the model's library.
+
+        The file holds the trees, the players and their names, the index, the output, and of each background
+        row which way it goes at every node, but not its numbers. Of a pipeline it holds the last step only.
+        The model's own library is asked for its predictions of up to 64 rows, made up of the trees' own
+        thresholds, and these are in the file too: trees that do not give the same are not saved, nor loaded.
+        That shows that the model was read rightly, categories and missing values included. It cannot show
+        that rows given later mean what the model was trained on; and there is nothing to ask if the trees
+        came from a file or a dictionary, or know their categories by hashes only (CatBoost).
+
+        Raises
+        ------
+        InputError
+            ``model_output`` is a function of your own, which a file cannot hold.
+        AdditivityError
+            The trees do not predict what the model's own library does.
 
         Examples
         --------
@@ -430,7 +449,8 @@ class TreeExplainer:
         ...     TreeExplainer.load(path)
         TreeExplainer(1 tree, 2 leaves, depth 1, 1 feature, 1 output)
         """
-        from .storage.saved_explainer import write
+        from .storage.fingerprint import take_fingerprint
+        from .storage.saved_explainer import Explained, SavedExplainer, write
 
         ensemble, players = self.ensemble, self._roles.in_trees
         if ensemble.feature_names is None and self._preprocessing is not None and self._roles.tree_names:
@@ -439,26 +459,94 @@ class TreeExplainer:
             named = replace(ensemble.row_format, feature_names=self._roles.tree_names)
             ensemble = replace(ensemble, row_format=named)
         is_plain = players.are_columns and self.feature_names in (None, ensemble.feature_names)
-        write(path, ensemble, None if is_plain else players)
+        background = self._background
+        write(
+            path,
+            SavedExplainer(
+                ensemble,
+                None if is_plain else players,
+                Explained(
+                    saved_model_of(self.model, ensemble),
+                    self.model_output,  # type: ignore[arg-type]  # a function is refused there
+                    self.feature_perturbation,
+                    self.index,
+                ),
+                None if background is None else background.rows,
+                None if background is None else background.weights,
+                self._fingerprint if self._has_no_model else take_fingerprint(self.model, self.ensemble),
+            ),
+        )
 
     @classmethod
     def load(
         cls,
         path: str | os.PathLike[str],
         data: Any = None,
+        model_output: str | Callable[[Any], Any] | None = None,
+        feature_perturbation: Perturbation | None = None,
         *,
-        index: Any = "shapley",
+        index: Any = None,
+        groups: Any = None,
         data_weights: Any = None,
         n_jobs: int | None = None,
     ) -> TreeExplainer:
-        """Read an explainer that `save` wrote; background data and the index are not in the file."""
+        """Read an explainer that `save` wrote: the same trees, background and output give the same bits.
+
+        Whatever is given takes the place of what was saved: background rows, another output of the model,
+        another index, other groups. ``data`` alone makes values interventional;
+        feature_perturbation="tree_path_dependent" alone leaves the background aside.
+
+        Examples
+        --------
+        >>> import os, tempfile
+        >>> from linear_treeshap import TreeExplainer
+        >>> from sklearn.ensemble import GradientBoostingClassifier
+        >>> X, y = [[0.0], [1.0], [2.0], [3.0]], [0, 0, 1, 1]
+        >>> model = GradientBoostingClassifier(n_estimators=2).fit(X, y)
+        >>> with tempfile.TemporaryDirectory() as folder:
+        ...     path = os.path.join(folder, "model.lts")
+        ...     TreeExplainer(model, X, "probability").save(path)
+        ...     round(TreeExplainer.load(path).expected_value, 3)
+        ...     TreeExplainer.load(path, model_output="raw", data=X[:1]).expected_value < 0
+        0.5
+        True
+        """
         from .storage.saved_explainer import read
 
-        ensemble, players = read(path)
-        options: dict[str, Any] = {"index": index, "data_weights": data_weights, "n_jobs": n_jobs}
-        if players is not None and players.are_columns:
-            return cls(ensemble, data, feature_names=players.names, **options)
-        return cls(ensemble, data, groups=players, **options)
+        saved = read(path)
+        was = saved.explained
+        is_as_saved = all(x is None for x in (data, model_output, feature_perturbation, index, groups))
+        if data is None and data_weights is not None:
+            raise InputError("data_weights are weights of background rows: pass these as data=.")
+        if data is None and was is not None and feature_perturbation in (None, was.feature_perturbation):
+            feature_perturbation = cast(Perturbation, was.feature_perturbation)
+            if saved.background_rows is not None:
+                data = Background(saved.background_rows, saved.background_weights)
+        names = None
+        if groups is None and saved.players is not None and saved.players.are_columns:
+            names = saved.players.names
+        elif groups is None:
+            groups = saved.players
+        try:
+            explainer = cls(
+                saved.ensemble if was is None else was.model,
+                data,
+                (was.model_output if was else "raw") if model_output is None else model_output,
+                feature_perturbation or "auto",
+                names,
+                index=(was.index if was else "shapley") if index is None else index,
+                groups=groups,
+                data_weights=data_weights,
+                n_jobs=n_jobs,
+            )
+        except InputError as error:
+            if not is_as_saved:
+                raise
+            raise FileFormatError(f"Cannot read {os.fspath(path)!r}: {error}") from error
+        if isinstance(data, Background):
+            explainer.data = data.rows
+        explainer._fingerprint = saved.fingerprint
+        return explainer
 
     def __repr__(self) -> str:
         text = repr(self.ensemble).replace("TreeEnsemble", "TreeExplainer", 1)
@@ -469,7 +557,7 @@ class TreeExplainer:
         return text if is_plain else f"{text[:-1]}, {players.n_players:,} players)"
 
     def __getstate__(self) -> dict[str, Any]:
-        return {**self.__dict__, "model": self.ensemble, "_engine": None}
+        return {**self.__dict__, "model": saved_model_of(self.model, self.ensemble), "_engine": None}
 
     def __setstate__(self, state: Mapping[str, Any]) -> None:
         self.__dict__.update(state)
@@ -572,7 +660,7 @@ class TreeExplainer:
     @property
     def _has_no_model(self) -> bool:
         """Are the trees all there is, without a library to ask for a prediction?"""
-        return isinstance(self.model, (TreeEnsemble, str, os.PathLike, Mapping))
+        return isinstance(self.model, (TreeEnsemble, SavedModel, str, os.PathLike, Mapping))
 
     def _checked_with(self, check_additivity: bool | float) -> str:
         """What sums are compared with, in the words of `About`."""

@@ -232,6 +232,33 @@ def test_groups_of_columns_are_explained_together(given: str, model: Path, tmp_p
     np.testing.assert_array_equal(found.to_numpy(), explainer.shap_values(frame[FEATURES]))
 
 
+@pytest.mark.parametrize("groups", [None, {"first": ["a", "b"]}])
+def test_a_saved_explainer_is_explained_as_it_was_saved(
+    groups: Any, tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    """With its background and its output, and other groups if there are to be any."""
+    pytest.importorskip("xgboost")
+    from xgboost import XGBClassifier
+
+    frame = table()
+    fitted = XGBClassifier(n_estimators=5).fit(frame[FEATURES], frame["a"] > frame["b"])
+    TreeExplainer(fitted, frame[FEATURES][:50], "probability").save(tmp_path / "model.lts")
+    (tmp_path / "groups.json").write_text(json.dumps(groups))
+    arguments: list[object] = [tmp_path / "model.lts", write(frame, tmp_path / "rows.parquet")]
+    arguments += [] if groups is None else ["--groups", tmp_path / "groups.json"]
+    run("explain", *arguments, "-o", tmp_path / "values.csv", "--base-values")
+    explainer = TreeExplainer(fitted, frame[FEATURES][:50], "probability", groups=groups)
+    found = read(tmp_path / "values.csv")
+    assert (found.pop("base_value") == explainer.expected_value).all()
+    np.testing.assert_array_equal(found.to_numpy(), explainer.shap_values(frame[FEATURES]))
+    capsys.readouterr()
+    run("info", tmp_path / "model.lts", "--json")
+    facts = json.loads(capsys.readouterr().out)
+    assert facts["explained"] == "probability"
+    assert facts["background_rows"] == 50
+    assert facts["base_values"] == [explainer.expected_value]
+
+
 # -- categories -------------------------------------------------------------------------------------------
 
 

@@ -19,7 +19,8 @@ import numpy as np
 import pytest
 import zoo
 
-from linear_treeshap import AdditivityError, FileFormatError, TreeEnsemble, TreeExplainer
+from linear_treeshap import AdditivityError, FileFormatError, TreeExplainer
+from linear_treeshap.model.saved_model import SavedModel
 
 
 @pytest.fixture
@@ -69,7 +70,7 @@ def test_a_pickle_holds_the_trees_and_not_the_model(model: zoo.ZooModel) -> None
     explainer = TreeExplainer(model.model)
     assert b"sklearn" not in pickle.dumps(explainer)
     twin = pickle.loads(pickle.dumps(explainer))
-    assert isinstance(twin.model, TreeEnsemble)
+    assert isinstance(twin.model, SavedModel)
     with pytest.raises(AdditivityError):
         twin.shap_values(model.X, check_additivity=0.0)  # the last digit differs somewhere
 

@@ -39,7 +39,8 @@ the model knows them as a category.
 
 **Memory** is that of a batch of rows, whatever the size of the file; see [ten million
 rows](examples/ten-million-rows.md). **Output** appears under its name when it is complete. An interrupted
-or failed run leaves none, and a file that was there before stays as it was.
+or failed run leaves none, and a file that was there before stays as it was. A run that is killed outright
+leaves an unfinished `.….tmp` beside it, which the next run that writes the same file removes.
 
 | exit code | meaning |
 |---|---|

@@ -6,6 +6,9 @@ import argparse
 import json
 from typing import Any
 
+import numpy as np
+
+from ..explainer import TreeExplainer
 from . import models
 
 __all__ = ["add_to"]
@@ -44,13 +47,21 @@ def run(args: argparse.Namespace) -> None:
         "number_type": ensemble.row_format.dtype,
         "outputs": ensemble.n_outputs,
         "output_names": None if ensemble.output_names is None else list(ensemble.output_names),
-        "base_values": ensemble.expected_value.tolist(),
+        "explained": explainer.model_output,
+        "background_rows": 0 if explainer.data is None else len(explainer.data),
+        "base_values": _base_values(explainer),
     }
     if args.json:
         print(json.dumps(facts))
         return
     for label, fact in facts.items():
         print(f"{label.replace('_', ' '):<22}{_shown(fact)}")
+
+
+def _base_values(explainer: TreeExplainer) -> list[float] | None:
+    """What values are added to; None if that depends on the outcome of each row."""
+    expected = explainer.expected_value
+    return None if callable(expected) else np.atleast_1d(expected).tolist()
 
 
 def _shown(fact: Any) -> str:

@@ -53,8 +53,8 @@ class Model:
     def explainer(self, *, groups: Any = None, n_jobs: int | None = None) -> TreeExplainer:
         """The explainer of this model; an error names the file."""
         try:
-            if groups is None and self.library == _OUR_OWN:
-                return TreeExplainer.load(self.path, n_jobs=n_jobs)  # with the groups it was saved with
+            if self.library == _OUR_OWN:  # with whatever it was saved with, and other groups if there are any
+                return TreeExplainer.load(self.path, groups=groups, n_jobs=n_jobs)
             return TreeExplainer(self.content, groups=groups, n_jobs=n_jobs)
         except LinearTreeShapError as error:
             if str(self.path) in str(error):

@@ -44,6 +44,8 @@ def read_background(
     data: Any, weights: Any, ensemble: TreeEnsemble, preprocessing: Preprocessing | None, roles: Roles
 ) -> Background:
     """Read ``data`` as rows to explain are read; one of shap's maskers stands for the rows it holds."""
+    if isinstance(data, Background):  # read from a file
+        return data
     if type(data).__module__.startswith("shap.maskers"):
         if not hasattr(data, "data"):
             raise InputError(

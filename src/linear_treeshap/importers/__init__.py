@@ -30,6 +30,7 @@ from ..errors import FileFormatError, InputError, LinearTreeShapError, Unsupport
 from ..model.ensemble import TreeEnsemble
 from ..rows.rows import Rows
 from ..rows.rows import read_rows as read_plain_rows
+from ..model.saved_model import SavedModel
 
 __all__ = [
     "IMPORTERS",
@@ -159,6 +160,8 @@ def import_model(model: Any) -> TreeEnsemble:
     """
     if isinstance(model, TreeEnsemble):
         return model
+    if isinstance(model, SavedModel):
+        return model.ensemble
     if isinstance(model, (str, os.PathLike)):
         return _read_file(Path(model))
     ensemble = importer_of(model).to_ensemble(model)

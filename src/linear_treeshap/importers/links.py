@@ -8,6 +8,7 @@ from __future__ import annotations
 from typing import Any
 
 from ..model.links import Link
+from ..model.saved_model import SavedModel
 from . import importer_of
 from .pipelines.preprocessing import unwrap
 
@@ -16,6 +17,8 @@ __all__ = ["is_softmax", "link_of", "predicts_raw"]
 
 def predicts_raw(model: Any) -> bool:
     """Does ``model.predict(X)`` give what `raw_prediction` gives? Classifiers name classes."""
+    if isinstance(model, SavedModel):
+        return model.predicts_raw
     inside = unwrap(model)
     if not hasattr(inside, "predict") or hasattr(inside, "predict_proba"):
         return False
@@ -25,13 +28,15 @@ def predicts_raw(model: Any) -> bool:
 def link_of(model: Any) -> Link | None:
     """The function that turns each raw output into a probability or a mean, on its own; None if there is none
     or it is not known. Softmax is none: it takes all raw outputs at once."""
+    if isinstance(model, SavedModel):
+        return model.link
     link: Link | None = _answer("link", unwrap(model))
     return link
 
 
 def is_softmax(model: Any) -> bool:
     """Are the probabilities of this model known to be a softmax of all raw outputs at once?"""
-    return bool(_answer("is_softmax", unwrap(model)))
+    return not isinstance(model, SavedModel) and bool(_answer("is_softmax", unwrap(model)))
 
 
 def _answer(question: str, model: Any) -> Any:

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import os
+from collections.abc import Mapping
 from typing import Any
 
 import numpy as np
@@ -9,9 +11,10 @@ import numpy as np
 from ..errors import InputError
 from ..model.ensemble import TreeEnsemble
 from ..model.links import Exponential, Function, Link, Logistic, LogLoss, SquaredError
+from ..model.saved_model import SavedModel
 from .links import link_of, predicts_raw
 
-__all__ = ["is_distribution", "link_for"]
+__all__ = ["is_distribution", "link_for", "methods_of", "saved_model_of"]
 
 #: What shap calls outputs; the name of any prediction method is allowed besides.
 _CHOICES = ("raw", "probability", "log_loss")
@@ -41,10 +44,7 @@ def _link(model_output: Any, model: Any, ensemble: TreeEnsemble) -> Link | None:
         return Function(model_output)
     if model_output == "raw":
         return None
-    # The class is asked, because scikit-learn's dir(model) fails where an attribute does (scikit-survival).
-    names = [name for name in dir(type(model)) if name.startswith(_PREFIXES)]
-    methods = [name for name in names if callable(getattr(model, name, None))]
-    choices = (*_CHOICES, *methods)
+    choices = (*_CHOICES, *methods_of(model))
     if model_output not in choices:
         raise InputError(
             f"model_output must be one of {', '.join(map(repr, choices))}, or a function; "
@@ -70,6 +70,24 @@ def _link(model_output: Any, model: Any, ensemble: TreeEnsemble) -> Link | None:
         f"{'Softmax takes all classes at once, and no slope of one raw output explains it. ' * is_softmax}"
         f"Use model_output='raw', or pass the function itself, model_output=scipy.special.expit for instance."
     )
+
+
+def methods_of(model: Any) -> tuple[str, ...]:
+    """The names of its prediction methods."""
+    if isinstance(model, SavedModel):
+        return model.methods
+    # The class is asked, because scikit-learn's dir(model) fails where an attribute does (scikit-survival).
+    names = [name for name in dir(type(model)) if name.startswith(_PREFIXES)]
+    return tuple(name for name in names if callable(getattr(model, name, None)))
+
+
+def saved_model_of(model: Any, ensemble: TreeEnsemble) -> SavedModel:
+    """What a file keeps of a model; of trees without one, nothing is known but that they add up."""
+    if isinstance(model, SavedModel):
+        return model
+    if isinstance(model, (TreeEnsemble, str, os.PathLike, Mapping)):
+        return SavedModel(ensemble, type(model).__name__)
+    return SavedModel(ensemble, type(model).__name__, link_of(model), predicts_raw(model), methods_of(model))
 
 
 def is_distribution(ensemble: TreeEnsemble) -> bool:

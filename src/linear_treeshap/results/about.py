@@ -7,6 +7,7 @@ from dataclasses import dataclass
 from typing import Any
 
 from ..model.ensemble import TreeEnsemble
+from ..model.saved_model import SavedModel
 
 __all__ = ["About"]
 
@@ -41,8 +42,12 @@ class About:
         cls, model: object, ensemble: TreeEnsemble, *, model_output: object, index: object, **asked: Any
     ) -> About:
         """Of the model that was given: an object is called by its class, a file by its name."""
-        is_file = isinstance(model, (str, os.PathLike))
-        name = os.path.basename(str(model)) if is_file else type(model).__name__
+        if isinstance(model, SavedModel):
+            name = model.name
+        elif isinstance(model, (str, os.PathLike)):
+            name = os.path.basename(model)
+        else:
+            name = type(model).__name__
         return cls(
             name,
             ensemble.n_trees,

@@ -1,30 +1,36 @@
-"""TreeEnsemble ↔ a file of numbers and names, as docs/file-format.md describes it.
+"""What was explained ↔ a file of numbers and names, as docs/file-format.md describes it.
 
 The file is a safetensors file (`tensor_file.py`): other languages can open it, and nothing in it can be
-executed. What is read has the right types here; what it means is checked by TreeEnsemble itself.
+executed. What is read has the right types here; what it means is checked by TreeEnsemble itself, and by the
+explainer that is made of it.
 """
 
 from __future__ import annotations
 
 import os
-from dataclasses import fields
+from dataclasses import dataclass, fields
+from fractions import Fraction
 from numbers import Integral, Real
 from pathlib import Path
 from typing import Any
 
 import numpy as np
 
-from ..errors import FileFormatError, ModelError
+from ..errors import FileFormatError, InputError, ModelError
 from ..model.ensemble import TreeEnsemble
+from ..model.links import Exponential, Link, Logistic
 from ..model.row_format import Label, RowFormat
+from ..model.saved_model import SavedModel
 from ..players.players import Players
 from . import tensor_file
+from .cells import Cells
+from .fingerprint import Fingerprint, check_fingerprint
 from .tensor_file import REMEDY, from_json, some, to_json
 
-__all__ = ["FORMAT_VERSION", "load", "read", "save", "write"]
+__all__ = ["FORMAT_VERSION", "Explained", "SavedExplainer", "load", "read", "save", "write"]
 
 #: Raised by one whenever a reader of the version before would misread or refuse a file.
-FORMAT_VERSION = 1
+FORMAT_VERSION = 2
 
 _FORMAT = "linear-treeshap"
 
@@ -46,11 +52,45 @@ _LAYOUT = {
     "missing_left": ("BOOL", 1),
 }
 _TEXTS = {"format", "version", "crc32", "row_format", "output_names", "players"}
+#: Since version 2: rows by their cells. Without a background, or a fingerprint, it has no rows.
+_CELLS = "U8|U16|I32"
+_LAYOUT_2 = {
+    **_LAYOUT,
+    "background": (_CELLS, 2),
+    "background_weights": ("F64", 1),
+    "fingerprint": (_CELLS, 2),
+    "fingerprint_predictions": ("F64", 2),
+}
+_VERSIONS = {"1": (_TEXTS, _LAYOUT), "2": (_TEXTS | {"explained"}, _LAYOUT_2)}
 
 #: Python refuses to read longer whole numbers (older releases do so very slowly).
 _MAX_DIGITS = 4300
 #: Labels are compared with floats, which reach up to here.
 _TOO_LARGE = 2**1023
+#: Weights per size of a coalition grow with the number of players, and are added up in exact fractions.
+_MAX_NUMBERS, _MAX_NUMBER_TEXT = 4096, 1000
+
+
+@dataclass(frozen=True)
+class Explained:
+    """What an explainer explains of its trees."""
+
+    model: SavedModel
+    model_output: str
+    feature_perturbation: str
+    index: Any
+
+
+@dataclass(frozen=True)
+class SavedExplainer:
+    """All that a file holds."""
+
+    ensemble: TreeEnsemble
+    players: Players | None = None  # None if they are the columns by their names
+    explained: Explained | None = None  # None if the trees alone were saved
+    background_rows: Any = None  # (n_rows, n_columns) as the trees read them, or None
+    background_weights: Any = None  # (n_rows,), or None if all count the same
+    fingerprint: Fingerprint | None = None
 
 
 def save(ensemble: TreeEnsemble, path: str | os.PathLike[str]) -> None:
@@ -77,43 +117,58 @@ def save(ensemble: TreeEnsemble, path: str | os.PathLike[str]) -> None:
         raise ModelError(
             f"save writes a TreeEnsemble, got {type(ensemble).__name__}. Use import_model(model) to make one."
         )
-    write(path, ensemble, None)
+    write(path, SavedExplainer(ensemble))
 
 
-def write(path: str | os.PathLike[str], ensemble: TreeEnsemble, players: Players | None) -> None:
-    """As `save`, with the players of an explainer, if they are not the columns by their names."""
+def write(path: str | os.PathLike[str], saved: SavedExplainer) -> None:
+    """Write all there is."""
+    ensemble, players, explained = saved.ensemble, saved.players, saved.explained
     texts = {
         "format": _FORMAT,
         "version": str(FORMAT_VERSION),
         "row_format": to_json(_plain_row_format(ensemble.row_format)),
         "output_names": to_json(ensemble.output_names),
         "players": to_json(None if players is None else _plain_players(players)),
+        "explained": to_json(None if explained is None else _plain_explained(explained)),
     }
     arrays = {name: getattr(ensemble, name) for name in _LAYOUT}
-    tensor_file.write(Path(path), _LAYOUT, arrays, texts)
+    cells = Cells(ensemble)
+    no_rows = np.zeros((0, len(cells.columns)), dtype=np.uint8)
+    rows, weights, fingerprint = saved.background_rows, saved.background_weights, saved.fingerprint
+    arrays["background"] = no_rows if rows is None else cells.of_rows(rows)
+    arrays["background_weights"] = np.zeros(0) if weights is None else weights
+    arrays["fingerprint"] = no_rows if fingerprint is None else fingerprint.cells
+    no_predictions = np.zeros((0, ensemble.n_outputs))
+    arrays["fingerprint_predictions"] = no_predictions if fingerprint is None else fingerprint.predictions
+    tensor_file.write(Path(path), _LAYOUT_2, arrays, texts)
 
 
 def load(path: str | os.PathLike[str]) -> TreeEnsemble:
-    """Read an ensemble that `save` wrote; groups that an explainer saved beside it are left in the file.
+    """Read an ensemble that `save` wrote; what an explainer saved beside it is left in the file.
 
     Raises
     ------
     FileFormatError
         The file is missing, damaged, not one of ours, or written by a newer version of this library.
     """
-    return read(path)[0]
+    return read(path).ensemble
 
 
-def read(path: str | os.PathLike[str]) -> tuple[TreeEnsemble, Players | None]:
-    """As `load`, with the players of an explainer, if they are not the columns by their names."""
+def read(path: str | os.PathLike[str]) -> SavedExplainer:
+    """Read all there is."""
     try:
-        arrays, texts = tensor_file.read(Path(path), _LAYOUT, _checked_texts)
+        arrays, texts = tensor_file.read(Path(path), _checked_texts)
         ensemble = TreeEnsemble(
-            **arrays,
+            **{name: arrays[name] for name in _LAYOUT},
             row_format=_row_format(from_json(texts["row_format"], "row_format")),
             output_names=_names(from_json(texts["output_names"], "output_names"), "output_names"),
         )
-        return ensemble, _players(from_json(texts["players"], "players"), ensemble)
+        players = _players(from_json(texts["players"], "players"), ensemble)
+        if texts["version"] == "1":
+            return SavedExplainer(ensemble, players)
+        explained = _explained(from_json(texts["explained"], "explained"), ensemble)
+        rows, weights = _background(arrays, ensemble, explained)
+        return SavedExplainer(ensemble, players, explained, rows, weights, _fingerprint(arrays, ensemble))
     except (FileFormatError, ModelError) as error:
         raise FileFormatError(f"Cannot read {str(path)!r}: {error}") from error
 
@@ -157,6 +212,57 @@ def _plain_players(players: Players) -> dict[str, Any]:
     }
 
 
+def _plain_explained(explained: Explained) -> dict[str, Any]:
+    """What is explained in the types of JSON."""
+    model = explained.model
+    if not isinstance(explained.model_output, str):
+        raise InputError(
+            f"model_output={explained.model_output!r} is a function of your own, which a file cannot hold. "
+            f"Save an explainer of model_output='raw', and give the function to TreeExplainer.load."
+        )
+    return {
+        "model": model.name,
+        "model_output": explained.model_output,
+        "feature_perturbation": explained.feature_perturbation,
+        "index": _plain_index(explained.index),
+        "link": _plain_link(model.link),
+        "predicts_raw": model.predicts_raw,
+        "methods": list(model.methods),
+    }
+
+
+def _plain_link(link: Link | None) -> list[str] | None:
+    if link is None:
+        return None
+    if isinstance(link, Logistic):
+        return ["logistic", repr(float(link.scale))]
+    assert isinstance(link, Exponential), "importers know of no other links"
+    return ["exponential"]
+
+
+def _plain_index(index: Any) -> list[Any]:
+    """The name of an index, and its numbers, or lists of them, as texts."""
+    name, *numbers = index if isinstance(index, (tuple, list)) else (index,)
+    plain = [
+        _number_text(part)
+        if np.ndim(part) == 0
+        else [_number_text(x) for x in np.asarray(part, dtype=object)]
+        for part in numbers
+    ]
+    if any(isinstance(part, list) and len(part) > _MAX_NUMBERS for part in plain):
+        raise InputError(f"An index of more than {_MAX_NUMBERS:,} numbers cannot be saved.")
+    return [str(name), *plain]
+
+
+def _number_text(number: Any) -> str:
+    if isinstance(number, Integral):
+        return str(int(number))
+    text = str(number) if isinstance(number, Fraction) else repr(float(number))
+    if len(text) > _MAX_NUMBER_TEXT:
+        raise InputError(f"A number of the index takes {len(text):,} digits, and cannot be saved.")
+    return text
+
+
 def _label_text(label: Label) -> str:
     """A label as text that tells True, 1, 1.0 and "1" apart in every language."""
     if isinstance(label, str):
@@ -176,21 +282,24 @@ def _label_text(label: Label) -> str:
 # -- reading ------------------------------------------------------------------------------------------------
 
 
-def _checked_texts(found: Any) -> dict[str, str]:
+def _checked_texts(found: Any) -> tuple[dict[str, str], tensor_file.Layout]:
     """The format's name first, then its version, then the rest: so that the error says the most."""
     if not isinstance(found, dict) or found.get("format") != _FORMAT:
         raise FileFormatError(
             f"it does not hold a model of {_FORMAT}. Pass a file that linear_treeshap.save wrote."
         )
     version = found.get("version")
-    if version != str(FORMAT_VERSION):
+    if not isinstance(version, str) or version not in _VERSIONS:
         raise FileFormatError(
-            f"it has format version {str(version)[:20]!r}; this release reads version {FORMAT_VERSION}. "
-            f"Install the release of {_FORMAT} that wrote it, or a newer one."
+            f"it has format version {str(version)[:20]!r}; this release reads versions 1 to "
+            f"{FORMAT_VERSION}. Install the release of {_FORMAT} that wrote it, or a newer one."
         )
-    if set(found) != _TEXTS or not all(isinstance(text, str) for text in found.values()):
-        raise FileFormatError(f"__metadata__ must have the texts {some(_TEXTS)}, got {some(found)}. {REMEDY}")
-    return found
+    expected, layout = _VERSIONS[version]
+    if set(found) != expected or not all(isinstance(text, str) for text in found.values()):
+        raise FileFormatError(
+            f"__metadata__ must have the texts {some(expected)}, got {some(found)}. {REMEDY}"
+        )
+    return found, layout
 
 
 def _row_format(plain: Any) -> RowFormat:
@@ -257,6 +366,93 @@ def _players(plain: Any, ensemble: TreeEnsemble) -> Players | None:
         onehot=frozenset(plain["onehot"]),
         is_guess=plain["is_guess"],
     )
+
+
+def _explained(plain: Any, ensemble: TreeEnsemble) -> Explained | None:
+    """What `_plain_explained` wrote; the explainer that is made of it checks the rest."""
+    if plain is None:
+        return None
+    texts = ("model", "model_output", "feature_perturbation")
+    expected = {*texts, "index", "link", "predicts_raw", "methods"}
+    if not isinstance(plain, dict) or set(plain) != expected or not isinstance(plain["predicts_raw"], bool):
+        raise FileFormatError(f"explained must have {some(expected)}, got {some(plain)}. {REMEDY}")
+    if not all(isinstance(plain[text], str) for text in texts):
+        raise FileFormatError(f"{', '.join(texts)} must be texts. {REMEDY}")
+    if plain["feature_perturbation"] not in ("interventional", "tree_path_dependent"):
+        raise FileFormatError(f"feature_perturbation must be one of the two there are. {REMEDY}")
+    model = SavedModel(
+        ensemble,
+        plain["model"],
+        _link(plain["link"]),
+        plain["predicts_raw"],
+        _names(plain["methods"], "methods") or (),
+    )
+    return Explained(model, plain["model_output"], plain["feature_perturbation"], _index(plain["index"]))
+
+
+def _link(plain: Any) -> Link | None:
+    if plain is None:
+        return None
+    kind, *numbers = _names(plain, "link") or ("",)
+    if kind == "exponential" and not numbers:
+        return Exponential()
+    if kind == "logistic" and len(numbers) == 1:
+        scale = float(_number(numbers[0], float))
+        if 0 < scale < np.inf:
+            return Logistic(scale)
+    raise FileFormatError(f"link must be logistic, with a scale, or exponential. {REMEDY}")
+
+
+def _index(plain: Any) -> Any:
+    """A name, or a tuple of a name and numbers, of which `index_of` makes an index."""
+    if not isinstance(plain, list) or not plain or not isinstance(plain[0], str):
+        raise FileFormatError(f"index must be a list that begins with a name. {REMEDY}")
+    name, *parts = plain
+    numbers = tuple(
+        tuple(map(_index_number, part[: _MAX_NUMBERS + 1])) if isinstance(part, list) else _index_number(part)
+        for part in parts
+    )
+    if any(isinstance(part, tuple) and len(part) > _MAX_NUMBERS for part in numbers):
+        raise FileFormatError(f"an index has up to {_MAX_NUMBERS:,} numbers. {REMEDY}")
+    return (name, *numbers) if numbers else name
+
+
+def _index_number(text: Any) -> Any:
+    if not isinstance(text, str) or len(text) > _MAX_NUMBER_TEXT:
+        raise FileFormatError(f"a number was expected, got {str(text)[:80]!r}. {REMEDY}")
+    above, slash, below = text.partition("/")
+    if slash:
+        if not int(_number(below, int)):
+            raise FileFormatError(f"a number was expected, got {text[:80]!r}. {REMEDY}")
+        return Fraction(int(_number(above, int)), int(_number(below, int)))
+    is_whole = text.removeprefix("-").isdecimal()
+    return int(_number(text, int)) if is_whole else float(_number(text, float))
+
+
+def _background(
+    arrays: dict[str, Any], ensemble: TreeEnsemble, explained: Explained | None
+) -> tuple[Any, Any]:
+    """The rows and weights of a background; None and None if there is none."""
+    numbers, weights = arrays["background"], arrays["background_weights"]
+    is_needed = explained is not None and explained.feature_perturbation == "interventional"
+    if is_needed != (len(numbers) > 0) or len(weights) not in (0, len(numbers)):
+        raise FileFormatError(
+            f"it has {len(numbers):,} background rows and {len(weights):,} weights, which do not fit. "
+            f"{REMEDY}"
+        )
+    with np.errstate(over="ignore"):
+        are_weights = (weights >= 0).all() and 0 < weights.sum() < np.inf
+    if len(weights) and not are_weights:
+        raise FileFormatError(f"background_weights must be finite, not negative, and not all zero. {REMEDY}")
+    rows = Cells(ensemble).rows(numbers)
+    return (rows, weights if len(weights) else None) if is_needed else (None, None)
+
+
+def _fingerprint(arrays: dict[str, Any], ensemble: TreeEnsemble) -> Fingerprint | None:
+    """The fingerprint, which the trees agree with."""
+    fingerprint = Fingerprint(arrays["fingerprint"], arrays["fingerprint_predictions"])
+    check_fingerprint(ensemble, fingerprint)
+    return fingerprint if len(fingerprint.cells) else None
 
 
 def _label(text: str) -> Label:

@@ -25,7 +25,7 @@ from ..errors import FileFormatError, ModelError
 __all__ = ["REMEDY", "from_json", "read", "some", "to_json", "write"]
 
 Array = npt.NDArray[Any]
-#: Name → safetensors type and number of dimensions.
+#: Name → safetensors type, or several of which one will do ("U8|U16"), and number of dimensions.
 Layout = Mapping[str, tuple[str, int]]
 
 REMEDY = "Copy the file again, or save the model again."
@@ -34,6 +34,8 @@ _DTYPES: dict[str, np.dtype[Any]] = {
     "I64": np.dtype("<i8"),
     "F64": np.dtype("<f8"),
     "I32": np.dtype("<i4"),
+    "U16": np.dtype("<u2"),
+    "U8": np.dtype("|u1"),
     "BOOL": np.dtype("|b1"),
 }
 
@@ -47,7 +49,8 @@ _CRC = re.compile("[0-9a-f]{8}")
 
 
 def write(path: Path, layout: Layout, arrays: Mapping[str, Array], texts: Mapping[str, str]) -> None:
-    """Write the arrays in the order of ``layout``; ``texts`` and the checksum become the metadata."""
+    """Write the arrays, the widest types first; ``texts`` and the checksum become the metadata."""
+    layout = _as_written(layout, arrays)
     blank = _header(layout, arrays, {**texts, "crc32": _NO_CRC})
     if len(blank) - _LENGTH.size > _MAX_HEADER_BYTES:
         raise ModelError(
@@ -64,19 +67,19 @@ def write(path: Path, layout: Layout, arrays: Mapping[str, Array], texts: Mappin
 
 
 def read(
-    path: Path, layout: Layout, check_texts: Callable[[Any], dict[str, str]]
+    path: Path, check_texts: Callable[[Any], tuple[dict[str, str], Layout]]
 ) -> tuple[dict[str, Array], dict[str, str]]:
     """The arrays, which cannot be written to, and the texts.
 
     ``check_texts`` gets the metadata, whatever it is, before anything else is looked at: a file of
-    another kind or version deserves an error that says so.
+    another kind or version deserves an error that says so. It says which arrays there must be.
     """
     if not path.is_file():  # opening a pipe or a device could wait for ever
         raise FileFormatError("there is no such file.")
     with path.open("rb", buffering=0) as file:
         size = os.fstat(file.fileno()).st_size
         raw_header, header = _read_header(file, size)
-        texts = check_texts(header.pop("__metadata__", None))
+        texts, layout = check_texts(header.pop("__metadata__", None))
         if not _CRC.fullmatch(texts["crc32"]):
             raise FileFormatError(f"its crc32 must be eight hexadecimal digits. {REMEDY}")
         places = _checked_places(header, layout, size - len(raw_header))
@@ -132,6 +135,15 @@ def some(names: Any) -> str:
 
 
 # -- writing ------------------------------------------------------------------------------------------------
+
+
+def _as_written(layout: Layout, arrays: Mapping[str, Array]) -> Layout:
+    """Each array with its own type, in an order in which each begins at a multiple of its width."""
+    chosen = {}
+    for name, (dtypes, n_dimensions) in layout.items():
+        fitting = [dtype for dtype in dtypes.split("|") if _DTYPES[dtype] == arrays[name].dtype]
+        chosen[name] = (fitting[0] if fitting else dtypes, n_dimensions)
+    return dict(sorted(chosen.items(), key=lambda item: -_DTYPES[item[1][0]].itemsize))
 
 
 def _header(layout: Layout, arrays: Mapping[str, Array], metadata: Mapping[str, str]) -> bytes:
@@ -211,8 +223,12 @@ def _checked_places(header: Mapping[str, Any], layout: Layout, data_size: int) -
 def _place(name: str, entry: Any, dtype: str, n_dimensions: int) -> _Place:
     if not isinstance(entry, dict) or set(entry) != {"dtype", "shape", "data_offsets"}:
         raise FileFormatError(f"{name} must have dtype, shape and data_offsets. {REMEDY}")
-    if entry["dtype"] != dtype:
-        raise FileFormatError(f"{name} must be of type {dtype}, got {str(entry['dtype'])[:20]!r}. {REMEDY}")
+    if not isinstance(entry["dtype"], str) or entry["dtype"] not in dtype.split("|"):
+        expected = dtype.replace("|", " or ")
+        raise FileFormatError(
+            f"{name} must be of type {expected}, got {str(entry['dtype'])[:20]!r}. {REMEDY}"
+        )
+    dtype = entry["dtype"]
     shape, offsets = entry["shape"], entry["data_offsets"]
     for what, found, length in (("shape", shape, n_dimensions), ("data_offsets", offsets, 2)):
         is_list = isinstance(found, list) and len(found) == length
