@@ -8,8 +8,8 @@ from __future__ import annotations
 import os
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import replace
-from functools import partial
-from typing import Any, Literal, cast
+from functools import partial, wraps
+from typing import Any, Literal, TypeVar, cast
 
 import numpy as np
 import numpy.typing as npt
@@ -24,11 +24,11 @@ from .errors import FileFormatError, InputError
 from .importers import import_model, raw_prediction
 from .importers.model_output import link_for, saved_model_of
 from .importers.pipelines.preprocessing import preprocessing_of
-from .model.ensemble import TreeEnsemble, first_trees
+from .model.ensemble import TreeEnsemble, first_trees, widened
 from .model.links import steepness
 from .model.routing import walk_trees
 from .model.saved_model import SavedModel
-from .players.assignment import assign_roles
+from .players.assignment import assign_roles, widened_roles
 from .players.players import Players
 from .players.user_rows import Given
 from .progress import Progress
@@ -38,15 +38,27 @@ from .results.explanation import Explanation
 from .results.interactions import Interactions, in_order
 from .results.output_array import fill, float_type, room_for
 from .rows.frames import is_frame
+from .rows.tables import width_of
 
 __all__ = ["TreeExplainer", "explain"]
 
 Array = npt.NDArray[Any]
 Float64 = npt.NDArray[np.float64]
 Perturbation = Literal["auto", "interventional", "tree_path_dependent"]
+Method = TypeVar("Method", bound=Callable[..., Any])
 
 #: Without the model's library, this many rows are checked against the trees themselves.
 _CHECKED_ROWS = 1024
+
+
+def _as_wide_as_its_rows(method: Method) -> Method:
+    """Of a model that does not say how many columns it has, each table says it."""
+
+    @wraps(method)
+    def of_rows(self: TreeExplainer, X: Any, *arguments: Any, **options: Any) -> Any:
+        return method(self._as_wide_as(X), X, *arguments, **options)
+
+    return cast(Method, of_rows)
 
 
 class TreeExplainer:
@@ -131,6 +143,9 @@ class TreeExplainer:
         self.data = data
         self.model = model
         self.ensemble = import_model(model)
+        if self.ensemble.row_format.takes_more and feature_names is not None:
+            self.ensemble = widened(self.ensemble, max(len(feature_names), self.ensemble.n_features))
+        self._wider: dict[int, TreeExplainer] = {}  # by the number of columns, where rows say it
         is_interventional = self.feature_perturbation == "interventional"
         self._link = link_for(model_output, model, self.ensemble, has_background=is_interventional)
         self.model_output = model_output
@@ -194,6 +209,7 @@ class TreeExplainer:
         means = self._engine.base_values(np.atleast_1d(np.asarray(y, dtype=np.float64)))[:, 0]
         return float(means[0]) if np.ndim(y) == 0 else means
 
+    @_as_wide_as_its_rows
     def __call__(
         self,
         X: Any,
@@ -229,6 +245,7 @@ class TreeExplainer:
         )
         return explanation[0] if given.is_one_row else explanation
 
+    @_as_wide_as_its_rows
     def shap_values(
         self,
         X: Any,
@@ -297,6 +314,7 @@ class TreeExplainer:
         values = values[:, :, 0] if ensemble.n_outputs == 1 else values
         return values[0] if given.is_one_row else values
 
+    @_as_wide_as_its_rows
     def shap_interaction_values(
         self,
         X: Any,
@@ -337,6 +355,7 @@ class TreeExplainer:
         values = values[..., 0] if ensemble.n_outputs == 1 else values
         return values[0] if given.is_one_row else values
 
+    @_as_wide_as_its_rows
     def interactions(
         self,
         X: Any,
@@ -557,11 +576,31 @@ class TreeExplainer:
         return text if is_plain else f"{text[:-1]}, {players.n_players:,} players)"
 
     def __getstate__(self) -> dict[str, Any]:
-        return {**self.__dict__, "model": saved_model_of(self.model, self.ensemble), "_engine": None}
+        model = saved_model_of(self.model, self.ensemble)
+        return {**self.__dict__, "model": model, "_engine": None, "_wider": {}}
 
     def __setstate__(self, state: Mapping[str, Any]) -> None:
         self.__dict__.update(state)
         self._engine = self._engine_of(self.ensemble)
+
+    def _as_wide_as(self, X: Any) -> TreeExplainer:
+        """This explainer, or one of as many columns as ``X`` has, if that is left to the rows."""
+        if not self.ensemble.row_format.takes_more:
+            return self
+        width = width_of(X)
+        if width is None or width <= self.ensemble.n_features:
+            return self
+        if width not in self._wider:
+            wider = object.__new__(type(self))
+            wider.__dict__.update(self.__dict__)
+            wider.ensemble = widened(self.ensemble, width)
+            wider._roles = widened_roles(self._roles, width)
+            wider.feature_names = wider._roles.names
+            wider._index = index_of(self.index, wider._roles.in_trees.n_players)
+            wider._background = None if self._background is None else self._background.widened(width)
+            wider._engine = wider._engine_of(wider.ensemble)
+            self._wider[width] = wider
+        return self._wider[width]
 
     # -- inside ------------------------------------------------------------------------------------
 

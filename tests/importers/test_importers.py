@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import pickle
 from collections.abc import Callable
 from pathlib import Path
 from typing import Any
@@ -11,8 +12,8 @@ import numpy.typing as npt
 import pytest
 import zoo
 
-from linear_treeshap import importers
-from linear_treeshap.errors import FileFormatError, ModelError, UnsupportedModelError
+from linear_treeshap import TreeExplainer, importers
+from linear_treeshap.errors import FileFormatError, InputError, ModelError, UnsupportedModelError
 from linear_treeshap.importers import import_model, raw_prediction
 from linear_treeshap.model.ensemble import TreeEnsemble
 from linear_treeshap.model.row_format import RowFormat
@@ -404,6 +405,57 @@ def test_a_dictionary_may_use_the_names_of_scikit_learn() -> None:
     assert ensemble.row_format == RowFormat(2, dtype="float32")
     # In float32 this is 0.5; without children_default, missing goes right.
     np.testing.assert_array_equal(ensemble.predict([[0.5 + 1e-12, 0], [np.nan, 0]]), [[1, 12], [3, 14]])
+
+
+LEAF = {name: values[1:2] for name, values in STUMP.items()}
+
+
+@pytest.mark.parametrize("kind", ["array", "frame", "sparse", "one row"])
+@pytest.mark.parametrize("options", ["plain", "background", "groups", "names"])
+def test_a_dictionary_that_does_not_say_its_width_takes_any(kind: str, options: str) -> None:
+    """As shap does: columns that no tree asks about have the value 0, of a single leaf all of them."""
+    pandas, sparse = pytest.importorskip("pandas"), pytest.importorskip("scipy.sparse")
+    rows = np.random.default_rng(0).normal(size=(1 if kind == "one row" else 6, 4))
+    X = {"frame": pandas.DataFrame, "sparse": sparse.csr_matrix, "one row": lambda x: x[0]}.get(
+        kind, np.array
+    )(rows)
+    choices: dict[str, dict[str, Any]] = {
+        "plain": {},
+        "background": {"data": rows},
+        "groups": {"groups": {"only": [0]}},
+        "names": {"feature_names": ["a"]},
+    }
+    given = choices[options]
+    for tree in (STUMP, LEAF):
+        if tree is LEAF and options in ("groups", "names"):
+            continue  # which has no column to name
+        model = {"trees": [tree], "base_offset": 1.0}
+        explainer = TreeExplainer(model, **given)
+        if options == "names":  # then it is said
+            with pytest.raises(InputError, match="4 columns but the model was trained on 1"):
+                explainer(X)
+            continue
+        wide = TreeExplainer({**model, "num_features": 4}, **given)
+        explanation, expected = explainer(X), wide(X)
+        np.testing.assert_array_equal(explanation.values, expected.values)
+        assert explanation.feature_names == expected.feature_names
+        np.testing.assert_array_equal(explainer.shap_values(X), wide.shap_values(X))
+        pairs = explainer.shap_interaction_values(X)
+        np.testing.assert_array_equal(pairs, wide.shap_interaction_values(X))
+        np.testing.assert_array_equal(
+            raw_prediction(model, X), raw_prediction({**model, "num_features": 4}, X)
+        )
+        for other in (pickle.loads(pickle.dumps(explainer)), explainer):
+            np.testing.assert_array_equal(other.shap_values(X), wide.shap_values(X))
+
+
+def test_a_dictionary_takes_no_rows_that_are_too_narrow() -> None:
+    model = {"trees": [{**STUMP, "features": [2, -1, -1]}]}
+    with pytest.raises(InputError, match="2 columns but the model was trained on 3"):
+        TreeExplainer(model).shap_values(np.zeros((1, 2)))
+    assert TreeExplainer(model).shap_values(np.zeros((1, 3))).shape == (1, 3)
+    named = TreeExplainer(model, feature_names=list("abcde"))
+    assert named(np.zeros((2, 5))).feature_names == tuple("abcde")
 
 
 @pytest.mark.parametrize(

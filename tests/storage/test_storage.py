@@ -38,6 +38,7 @@ ROW_FORMAT = RowFormat(
     categories={1: ("red", "1", ""), 3: (True, 2, 2.5)},
     frame_labels=(("x", 1, True), ()),
     numbers_are_codes=False,
+    takes_more=True,
 )
 
 
@@ -223,6 +224,7 @@ def test_the_file_is_what_its_document_says(path: Path) -> None:
         "frame_labels": [["str:x", "int:1", "bool:true"], []],
         "hashes": {"2": ["17", "18446744073709551615"]},
         "numbers_are_codes": False,
+        "takes_more": True,
     }
 
 
@@ -385,6 +387,7 @@ HOSTILE: list[tuple[Callable[[Header], Any], str]] = [
     (set_row_format(zero_is_missing=3), r"zero_is_missing must be whole numbers"),
     (set_row_format(truncated=[-1]), r"truncated must be whole numbers"),
     (set_row_format(absent_is_missing=1), r"absent_is_missing must be true or false, got 1"),
+    (set_row_format(takes_more="x"), r"takes_more must be true or false, got x"),
     (set_row_format(categories=[]), r"categories must be a JSON object"),
     (set_row_format(categories={"x": []}), r"a number was expected, got 'x'"),
     (set_row_format(categories={"9": []}), r"Feature 9 is out of range"),

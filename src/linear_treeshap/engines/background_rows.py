@@ -32,6 +32,12 @@ class Background:
         """The mean over the background of (n_rows, ...) numbers."""
         return np.asarray(np.average(numbers, axis=0, weights=self.weights), dtype=np.float64)
 
+    def widened(self, n_columns: int) -> Background:
+        """The same rows with more columns, which no tree reads."""
+        rows = np.zeros((len(self.rows), n_columns), dtype=self.rows.dtype)
+        rows[:, : self.rows.shape[1]] = self.rows
+        return Background(rows, self.weights)
+
     @property
     def shares(self) -> Float64:
         """(n_rows,) what each row counts for; they add up to one."""

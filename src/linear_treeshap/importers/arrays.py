@@ -16,7 +16,7 @@
         ],
         "base_offset": 10.0,                       # optional: 0; one number, or one per output
         "input_dtype": "float32",                  # optional: float64; what rows are cast to
-        "num_features": 1,                         # optional: as many as the trees use
+        "num_features": 1,                         # optional: those the trees use, and any that follow
         "feature_names": ["age"],                  # optional
         "output_names": ["price"],                 # optional
     }
@@ -141,7 +141,8 @@ def _row_format(model: Mapping[str, Any], feature: npt.NDArray[np.int32]) -> Row
         raise ModelError(
             f"input_dtype must be 'float32' or 'float64', got {_brief(model['input_dtype'])}."
         ) from error
-    return RowFormat(int(n_features), names, dtype=cast(Any, dtype))
+    is_open = names is None and "num_features" not in model
+    return RowFormat(int(n_features), names, dtype=cast(Any, dtype), takes_more=is_open)
 
 
 def _names(what: str, given: Any) -> tuple[str, ...] | None:

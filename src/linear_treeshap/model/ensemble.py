@@ -26,7 +26,7 @@ import numpy.typing as npt
 from ..errors import FileFormatError, InputError, ModelError
 from ..model.row_format import RowFormat
 
-__all__ = ["TreeEnsemble", "check_n_outputs", "first_trees"]
+__all__ = ["TreeEnsemble", "check_n_outputs", "first_trees", "widened"]
 
 Int32 = npt.NDArray[np.int32]
 Int64 = npt.NDArray[np.int64]
@@ -276,6 +276,12 @@ def first_trees(ensemble: TreeEnsemble, n_trees: int | None) -> TreeEnsemble:
         tree_output=ensemble.tree_output[:n_trees],
         **{name: getattr(ensemble, name)[nodes] for name in per_node},
     )
+
+
+def widened(ensemble: TreeEnsemble, n_features: int) -> TreeEnsemble:
+    """The same trees over more columns, and no others."""
+    row_format = replace(ensemble.row_format, n_features=n_features, takes_more=False)
+    return replace(ensemble, row_format=row_format)
 
 
 def _frozen_array(name: str, given: Any, dtype: Any, ndim: int) -> npt.NDArray[Any]:

@@ -66,6 +66,8 @@ class RowFormat:
     #: Is a number found in a labelled column a code (LightGBM, XGBoost) or a label (the others)? And
     #: is a pandas categorical column without known labels its codes, or the labels themselves?
     numbers_are_codes: bool = True
+    #: May there be more columns, which no tree reads? So it is where a model does not say how many it has.
+    takes_more: bool = False
 
     def __post_init__(self) -> None:
         check_n_features(self.n_features)

@@ -21,7 +21,7 @@ from .numbered_names import NumberedNames
 from .onehot import find_families, with_onehot
 from .players import Players, group_columns
 
-__all__ = ["Roles", "assign_roles"]
+__all__ = ["Roles", "assign_roles", "widened_roles"]
 
 
 @dataclass(frozen=True)
@@ -76,6 +76,23 @@ def _in_tree_columns(
     columns = NumberedNames(ensemble.n_features) if names is None else names
     players = replace(_grouped(groups, columns, ensemble, named=names is not None), note=note)
     return Roles(players, players, False, names is not None, None, names)
+
+
+def widened_roles(roles: Roles, n_columns: int) -> Roles:
+    """The roles over more columns, each of which is a player of its own. None of them is raw."""
+    players = roles.of_rows
+    if not roles.is_named and players.are_columns:
+        wider = Players.each(NumberedNames(n_columns))
+    else:
+        more = NumberedNames(n_columns)[len(players.of_column) :]
+        own = players.n_players + np.arange(len(more), dtype=np.int32)
+        wider = replace(
+            players,
+            of_column=np.concatenate([players.of_column, own]),
+            names=(*players.names, *more),
+            column_names=(*players.column_names, *more),
+        )
+    return replace(roles, of_rows=wider, in_trees=wider)
 
 
 def _grouped(groups: Any, columns: Sequence[str], ensemble: TreeEnsemble, *, named: bool) -> Players:

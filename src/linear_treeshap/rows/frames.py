@@ -93,7 +93,7 @@ def frame_to_array(X: Any, row_format: RowFormat) -> tuple[Array, Any, list[int]
         frame = nw.from_native(native, eager_only=True)
     with np.errstate(over="ignore"):  # beyond float32 is infinity, as in the libraries
         if nw.dependencies.is_pandas_dataframe(native) and _is_plain(native, row_format):
-            chosen = native if order == list(range(len(order))) else native.iloc[:, order]
+            chosen = native if order == list(range(native.shape[1])) else native.iloc[:, order]
             array = np.ascontiguousarray(chosen.to_numpy(dtype=row_format.numpy_dtype))
         else:
             array = np.empty((len(frame), row_format.n_features), dtype=row_format.numpy_dtype)
@@ -125,12 +125,13 @@ def match_columns(columns: Sequence[str], row_format: RowFormat) -> list[int]:
         raise InputError(f"X has more than one column of the name {_some(twice)}. Rename or drop them.")
     names = row_format.feature_names
     if names is None or (not set(names) & set(columns) and (is_numbering(names) or is_numbering(columns))):
-        if len(columns) != row_format.n_features:
+        n_more = len(columns) - row_format.n_features
+        if n_more < 0 or (n_more and not row_format.takes_more):
             raise InputError(
                 f"X has {len(columns)} columns but the model was trained on {row_format.n_features}. "
                 f"Pass the columns the model was trained on, in the same order."
             )
-        return list(range(len(columns)))
+        return list(range(row_format.n_features))
     known = {row_format.known_name(name): index for name, index in position.items()}
     position = known if len(known) == len(position) else position
     missing = [name for name in names if name not in position]

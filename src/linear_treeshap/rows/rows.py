@@ -119,11 +119,11 @@ def _as_array(X: Any, row_format: RowFormat) -> Array:
     if array.ndim != 2:
         raise InputError(f"X must have one row per row to explain (two dimensions), got shape {array.shape}.")
     _check_width(array.shape[1], row_format, one_row=is_one_row)
-    return array
+    return array[:, : row_format.n_features]
 
 
 def _check_width(width: int, row_format: RowFormat, one_row: bool = False) -> None:
-    if width == row_format.n_features:
+    if width == row_format.n_features or (row_format.takes_more and width > row_format.n_features):
         return
     hint = (
         "One-dimensional input is one row; for one column use X.reshape(-1, 1)."
@@ -178,6 +178,7 @@ def sparse_rows(X: Any, row_format: RowFormat) -> Rows:
     if matrix.ndim != 2:
         raise InputError(f"X must have two dimensions, got a sparse array of shape {matrix.shape}.")
     _check_width(matrix.shape[1], row_format)
+    matrix = matrix if matrix.shape[1] == row_format.n_features else matrix[:, : row_format.n_features]
     absent = np.nan if row_format.absent_is_missing else 0.0
 
     def read(start: int, stop: int) -> Array:

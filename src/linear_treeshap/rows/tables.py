@@ -15,7 +15,7 @@ import numpy as np
 import numpy.typing as npt
 
 from ..errors import InputError, MissingDependencyError
-from .frames import as_frame, is_frame, is_nameless_series
+from .frames import as_frame, column_names, is_frame, is_nameless_series
 
 __all__ = [
     "as_table",
@@ -28,6 +28,7 @@ __all__ = [
     "take_columns",
     "take_rows",
     "to_array",
+    "width_of",
 ]
 
 Array = npt.NDArray[Any]
@@ -62,6 +63,16 @@ def refuse_records(X: Any) -> None:
             f"X is a {what}. Pass a data frame whose columns have the types of the training data, "
             f"pandas.DataFrame({how}) for instance."
         )
+
+
+def width_of(X: Any) -> int | None:
+    """How many columns there are, of rows or of one; None if that is not to be seen."""
+    table, _ = as_table(X)
+    names = column_names(table)
+    if names is not None:
+        return len(names)
+    shape: tuple[int, ...] = getattr(table, "shape", ())
+    return int(shape[1]) if len(shape) == 2 else None
 
 
 def _plain(array: Array) -> Array:

@@ -160,7 +160,7 @@ def read(path: str | os.PathLike[str]) -> SavedExplainer:
         arrays, texts = tensor_file.read(Path(path), _checked_texts)
         ensemble = TreeEnsemble(
             **{name: arrays[name] for name in _LAYOUT},
-            row_format=_row_format(from_json(texts["row_format"], "row_format")),
+            row_format=_row_format(from_json(texts["row_format"], "row_format"), texts["version"]),
             output_names=_names(from_json(texts["output_names"], "output_names"), "output_names"),
         )
         players = _players(from_json(texts["players"], "players"), ensemble)
@@ -302,12 +302,14 @@ def _checked_texts(found: Any) -> tuple[dict[str, str], tensor_file.Layout]:
     return found, layout
 
 
-def _row_format(plain: Any) -> RowFormat:
+def _row_format(plain: Any, version: str) -> RowFormat:
     """The RowFormat that `_plain_row_format` wrote; types are checked here, meaning by RowFormat."""
     expected = {f.name for f in fields(RowFormat)}
+    if version == "1" and isinstance(plain, dict) and "takes_more" not in plain:
+        plain = {**plain, "takes_more": False}
     if not isinstance(plain, dict) or set(plain) != expected:
         raise FileFormatError(f"row_format must have {some(expected)}, got {some(plain)}. {REMEDY}")
-    for flag in ("absent_is_missing", "numbers_are_codes"):
+    for flag in ("absent_is_missing", "numbers_are_codes", "takes_more"):
         if not isinstance(plain[flag], bool):
             raise FileFormatError(f"{flag} must be true or false, got {str(plain[flag])[:80]}. {REMEDY}")
     for table in ("categories", "hashes"):
@@ -335,6 +337,7 @@ def _row_format(plain: Any) -> RowFormat:
             for feature, numbers in plain["hashes"].items()
         },
         numbers_are_codes=plain["numbers_are_codes"],
+        takes_more=plain["takes_more"],
     )
 
 
