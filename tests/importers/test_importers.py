@@ -485,6 +485,8 @@ def test_a_dictionary_takes_no_rows_that_are_too_narrow() -> None:
         ({"trees": [STUMP], "base_offset": "x"}, "base_offset must be numbers, got 'x'"),
         ({"trees": [{**STUMP, "values": [[1] * 3] * 3}], "base_offset": [1, 2]}, "2 numbers for 3 outputs"),
         ({"trees": [STUMP], "input_dtype": "junk"}, "input_dtype must be 'float32' or 'float64', got 'junk'"),
+        ({"trees": [STUMP], "input_dtype": "1e+30"}, "input_dtype must be 'float32' or 'float64'"),
+        ({"trees": [STUMP], "input_dtype": "9" * 5000}, "input_dtype must be 'float32' or 'float64'"),
         ({"trees": [STUMP], "input_dtype": int}, "dtype must be 'float32' or 'float64', got 'int64'"),
         ({"trees": [STUMP], "feature_names": "a"}, "feature_names must be a list of names, got 'a'"),
         ({"trees": [STUMP], "output_names": 7}, "output_names must be a list of names, got 7"),

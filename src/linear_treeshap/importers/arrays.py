@@ -137,7 +137,7 @@ def _row_format(model: Mapping[str, Any], feature: npt.NDArray[np.int32]) -> Row
         raise ModelError(f"num_features must be a whole number, got {_brief(n_features)}.")
     try:
         dtype = np.dtype(model.get("input_dtype", np.float64)).name
-    except TypeError as error:
+    except (TypeError, ValueError, OverflowError, SyntaxError) as error:  # NumPy may evaluate a text
         raise ModelError(
             f"input_dtype must be 'float32' or 'float64', got {_brief(model['input_dtype'])}."
         ) from error
