@@ -77,7 +77,8 @@ class TreeExplainer:
         "raw": what the trees add up to (log-odds for boosted classifiers, probabilities for forests of
         scikit-learn). With ``data`` also "probability"; "log_loss", the loss of each row for the ``y`` given
         with it (for a regressor the squared error); "predict" where that is a function of the raw output; or
-        a function of your own, of an array of raw outputs.
+        a function of your own, of an array of raw outputs. It is explained for each output by itself, so it
+        is no way to the probabilities of several classes: a softmax takes all raw outputs at once.
     feature_perturbation
         "interventional": a feature that is missing from a coalition takes the values of the background rows,
         and values are means over them. "tree_path_dependent": it sends a row both ways, weighted as the

@@ -5,8 +5,10 @@ Each importer answers for its models; where it does not, the answer is no, or no
 
 from __future__ import annotations
 
+import os
 from typing import Any
 
+from ..model.ensemble import TreeEnsemble
 from ..model.links import Link
 from ..model.saved_model import SavedModel
 from . import importer_of
@@ -40,6 +42,8 @@ def is_softmax(model: Any) -> bool:
 
 
 def _answer(question: str, model: Any) -> Any:
-    """What the model's importer says; None if it says nothing."""
+    """What the model's importer says; None if it says nothing, or if there are trees without their library."""
+    if isinstance(model, (TreeEnsemble, str, os.PathLike)):
+        return None
     answer = getattr(importer_of(model), question, None)
     return None if answer is None else answer(model)

@@ -12,13 +12,18 @@ from ..errors import InputError
 from ..model.ensemble import TreeEnsemble
 from ..model.links import Exponential, Function, Link, Logistic, LogLoss, SquaredError
 from ..model.saved_model import SavedModel
-from .links import link_of, predicts_raw
+from .links import is_softmax, link_of, predicts_raw
 
 __all__ = ["is_distribution", "link_for", "methods_of", "saved_model_of"]
 
 #: What shap calls outputs; the name of any prediction method is allowed besides.
 _CHOICES = ("raw", "probability", "log_loss")
 _PREFIXES = ("predict", "decision_function", "score_samples")
+
+_SOFTMAX = (
+    "Softmax takes all classes at once, and no slope of one raw output explains it. Use model_output='raw', "
+    "whose differences between classes are log-odds."
+)
 
 
 def link_for(model_output: Any, model: Any, ensemble: TreeEnsemble, *, has_background: bool) -> Link | None:
@@ -41,6 +46,11 @@ def link_for(model_output: Any, model: Any, ensemble: TreeEnsemble, *, has_backg
 
 def _link(model_output: Any, model: Any, ensemble: TreeEnsemble) -> Link | None:
     if callable(model_output):
+        if ensemble.n_outputs > 1 and is_softmax(model) and _is_logistic(model_output):
+            raise InputError(
+                f"The logistic function of one raw output is no probability of this model, which has "
+                f"{ensemble.n_outputs} classes. {_SOFTMAX}"
+            )
         return Function(model_output)
     if model_output == "raw":
         return None
@@ -64,11 +74,13 @@ def _link(model_output: Any, model: Any, ensemble: TreeEnsemble) -> Link | None:
         return LogLoss(link.scale)
     if model_output == "log_loss" and is_raw and ensemble.n_outputs == 1:
         return SquaredError()
-    is_softmax = ensemble.n_outputs > 1 and model_output != "predict" and not is_distribution(ensemble)
+    if ensemble.n_outputs > 1 and is_softmax(model) and model_output != "predict":
+        raise InputError(f"model_output={model_output!r} cannot be explained for this model. {_SOFTMAX}")
+    example = "scipy.special.expit" if ensemble.n_outputs == 1 else "numpy.exp"
     raise InputError(
         f"model_output={model_output!r} is not known to be a function of a single raw output of this model. "
-        f"{'Softmax takes all classes at once, and no slope of one raw output explains it. ' * is_softmax}"
-        f"Use model_output='raw', or pass the function itself, model_output=scipy.special.expit for instance."
+        f"Use model_output='raw', or pass the function of a raw output that you want explained, "
+        f"model_output={example} for instance."
     )
 
 
@@ -88,6 +100,12 @@ def saved_model_of(model: Any, ensemble: TreeEnsemble) -> SavedModel:
     if isinstance(model, (TreeEnsemble, str, os.PathLike, Mapping)):
         return SavedModel(ensemble, type(model).__name__)
     return SavedModel(ensemble, type(model).__name__, link_of(model), predicts_raw(model), methods_of(model))
+
+
+def _is_logistic(function: Any) -> bool:
+    """Is this the logistic function, whoever wrote it?"""
+    raw = np.array([[-3.0], [-0.5], [0.0], [0.25], [2.0]])
+    return bool(np.allclose(Function(function).apply(raw, None), Logistic().apply(raw, None), atol=1e-6))
 
 
 def is_distribution(ensemble: TreeEnsemble) -> bool:
