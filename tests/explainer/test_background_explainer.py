@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import copy
 import pickle
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
@@ -223,10 +224,53 @@ def test_predict_is_explained_where_it_is_a_function_of_the_raw_output(name: str
     np.testing.assert_allclose(sums, model.model.predict(X), rtol=1e-9)
 
 
-def test_softmax_is_refused_with_the_reason() -> None:
+@pytest.mark.parametrize(
+    "name",
+    [
+        "catboost_multiclass",
+        "lightgbm_multiclass",
+        "sklearn_gradient_boosting_multiclass",
+        "sklearn_hist_multiclass",
+        "xgboost_multiclass",
+    ],
+)
+def test_softmax_is_refused_with_the_reason(name: str) -> None:
+    """By its name and in the guise of a function; the advice is never a function of one raw output."""
+    model = zoo.load(name)
+    background = model.to_input(model.rows[:9])
+    for asked in ("probability", _logistic):
+        with pytest.raises(InputError, match="Softmax takes all classes at once") as refusal:
+            TreeExplainer(model.model, background, asked)
+        assert "model_output='raw'" in str(refusal.value)
+        assert "expit" not in str(refusal.value)
+
+
+def _logistic(raw: Float64) -> Float64:
+    return np.asarray(1 / (1 + np.exp(-raw)))
+
+
+def test_other_functions_of_softmax_models_explain_each_raw_output_by_itself() -> None:
     model = zoo.load("xgboost_multiclass")
-    with pytest.raises(InputError, match="Softmax takes all classes at once"):
-        TreeExplainer(model.model, model.rows[:9], "probability")
+    X, background = _rows_and_background(model)
+    explainer = TreeExplainer(model.model, background, np.exp)
+    sums = explainer.shap_values(X).sum(axis=1) + explainer.expected_value
+    np.testing.assert_allclose(sums, np.exp(raw_prediction(model.model, X)), rtol=1e-5)
+
+
+@pytest.mark.parametrize("kind", ["lightgbm", "catboost"])
+def test_one_versus_all_is_a_logistic_function_of_each_raw_output(kind: str) -> None:
+    library = pytest.importorskip(kind)
+    X = np.random.default_rng(0).normal(size=(200, 4))
+    y = (X[:, 0] > 0).astype(int) + (X[:, 1] > 0.5)
+    if kind == "lightgbm":
+        model = library.LGBMClassifier(n_estimators=5, objective="multiclassova", verbose=-1).fit(X, y)
+    else:
+        model = library.CatBoostClassifier(
+            iterations=5, loss_function="MultiClassOneVsAll", verbose=0, allow_writing_files=False
+        ).fit(X, y)
+    for asked in ("probability", _logistic):
+        explainer = TreeExplainer(model, X[:50], asked)
+        assert_adds_up(explainer, X[50:80], None, model.predict_proba(X[50:80]))
 
 
 def test_a_loss_needs_the_truth() -> None:
@@ -388,6 +432,50 @@ def test_pipelines_take_raw_background_rows() -> None:
     transformed = model[0].transform(X)
     direct = TreeExplainer(forest, transformed[:20]).shap_values(transformed[20:30])
     np.testing.assert_array_equal(values, direct)
+
+
+@pytest.mark.parametrize(
+    ("extreme", "plain"),
+    [
+        ([1e308, 1e308, 1e308], [1, 1, 1]),
+        ([5e-324, 0, 0], [1, 0, 0]),
+        ([5e-324, 1e-323, 1.5e-323], [1, 2, 3]),
+        ([1e308, 5e307, 0], [2, 1, 0]),
+    ],
+)
+@pytest.mark.parametrize(
+    ("model_output", "perturbation"),
+    [("raw", "interventional"), (np.tanh, "interventional"), ("raw", "tree_path_dependent")],
+)
+def test_only_ratios_of_data_weights_count(
+    extreme: list[float], plain: list[float], model_output: Any, perturbation: Any
+) -> None:
+    """However large or small they are: neither their sum nor its inverse overflows. The ratios are exact."""
+    rng = np.random.default_rng(8)
+    ensemble = random_ensemble(rng, n_trees=3)
+    background, rows = random_rows(rng, ensemble, 3), random_rows(rng, ensemble, 5)
+    found, expected = (
+        TreeExplainer(ensemble, background, model_output, perturbation, data_weights=weights)
+        for weights in (extreme, plain)
+    )
+    np.testing.assert_allclose(found.expected_value, expected.expected_value, rtol=1e-14)
+    np.testing.assert_allclose(found.shap_values(rows), expected.shap_values(rows), rtol=0, atol=1e-14)
+
+
+@pytest.mark.filterwarnings("error")
+def test_pairs_in_float32_are_those_in_float64_rounded_once() -> None:
+    """On the diagonal too, which is a sum over a row; beyond the range of float32 they are infinite."""
+    rng = np.random.default_rng(9)
+    for scale in (1.0, 1e300):
+        ensemble = random_ensemble(rng, n_features=7, n_trees=4, max_depth=6)
+        ensemble = replace(ensemble, value=ensemble.value * scale)
+        explainer = TreeExplainer(ensemble, random_rows(rng, ensemble, 20))
+        rows = random_rows(rng, ensemble, 100)
+        found = explainer.shap_interaction_values(rows, dtype="float32")
+        with np.errstate(over="ignore"):
+            expected = explainer.shap_interaction_values(rows).astype(np.float32)
+        np.testing.assert_array_equal(found, expected)
+    assert np.isinf(found).any()
 
 
 BAD = [

@@ -20,6 +20,9 @@ __all__ = ["Background", "read_background", "with_covers_of"]
 Array = npt.NDArray[Any]
 Float64 = npt.NDArray[np.float64]
 
+#: Weights are scaled if the largest is beyond this power of two, or below its inverse.
+_MAX_WEIGHT_BITS = 64
+
 
 @dataclass(frozen=True, eq=False)
 class Background:
@@ -81,9 +84,11 @@ def _read_weights(weights: Any, n_rows: int) -> Float64 | None:
             f"data_weights must have one number for each of the {n_rows} background rows, got an array of "
             f"shape {array.shape}."
         )
-    if not (np.isfinite(array).all() and (array >= 0).all() and array.sum() > 0):
+    if not (np.isfinite(array).all() and (array >= 0).all() and array.any()):
         raise InputError("data_weights must be finite, not negative, and not all zero.")
-    return array
+    # Only ratios count. A power of two changes none, and their sum stays far from overflow and underflow.
+    exponent = int(np.frexp(array.max())[1])
+    return np.asarray(np.ldexp(array, -exponent)) if abs(exponent) > _MAX_WEIGHT_BITS else array
 
 
 def with_covers_of(ensemble: TreeEnsemble, background: Background) -> TreeEnsemble:
