@@ -1,4 +1,5 @@
-// Raw predictions by way of bits: which rows of a block reach which leaf.
+// Raw predictions: by way of bits, which rows of a block reach which leaf, or row by row. The same leaves are added in
+// the same order either way.
 #pragma once
 
 #include <span>
