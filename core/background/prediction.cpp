@@ -25,48 +25,70 @@ bool goes_left(const Program& program, const Split& split, Number x) {
            program.category_sets[at(split.category_set)].contains(static_cast<std::int64_t>(x));
 }
 
-// Adds a tree's leaf values to rows that visit it one by one.
-template <class Number>
-void walk(const Program& program, const Chunk& chunk, const Tree& tree, const RowsView& rows, double* out) {
+// Calls add(row, value) with the leaf values that each row ends in.
+template <class Number, class Add>
+void walk(const Program& program, const Chunk& chunk, const Tree& tree, const RowsView& rows, const Add& add) {
     const auto* x = static_cast<const Number*>(rows.data);
-    for (std::size_t row = 0; row < rows.n_rows; ++row, x += program.n_columns, out += program.n_outputs) {
+    for (std::size_t row = 0; row < rows.n_rows; ++row, x += program.n_columns) {
         std::int32_t node = 0;
         while (node >= 0) {
             const Split& split = tree.splits[at(node)];
             node = split.child[goes_left(program, split, x[chunk.columns[at(split.feature)]]) ? 0 : 1];
         }
-        const double* const value = chunk.values_of(tree, ~node);
-        for (std::int32_t o = 0; o < chunk.n_outputs; ++o) out[chunk.output + o] += value[o];
+        add(row, chunk.values_of(tree, ~node));
     }
 }
 
-// Adds a tree's leaf values to the rows of a block.
-void add_leaves(const Chunk& chunk, const Tree& tree, const std::uint64_t* words, std::uint64_t rows,
-                std::size_t stride, std::vector<std::uint64_t>& reached, double* out) {
-    const std::size_t n_splits = tree.splits.size(), n_outputs = at(chunk.n_outputs);
+// Calls add(rows, value) with the bits of all rows of a block that end in a leaf, and its values.
+template <class Add>
+void visit_leaves(const Chunk& chunk, const Tree& tree, const std::uint64_t* words, std::uint64_t rows,
+                  std::vector<std::uint64_t>& reached, const Add& add) {
+    const std::size_t n_splits = tree.splits.size();
     reached.resize(n_splits);
     reached[0] = rows;
     for (std::size_t i = 0; i < n_splits; ++i)
         for (int side = 0; side < 2; ++side) {
             const std::uint64_t left = words[2 * n_splits + i];
-            std::uint64_t here = reached[i] & (side == 0 ? left : ~left);
+            const std::uint64_t here = reached[i] & (side == 0 ? left : ~left);
             const auto child = tree.splits[i].child[side];
-            if (child >= 0) {
+            if (child >= 0)
                 reached[at(child)] = here;
-                continue;
-            }
-            const double* const value = chunk.values_of(tree, ~child);
-            for (; here != 0; here &= here - 1) {
-                double* const to = out + static_cast<std::size_t>(std::countr_zero(here)) * stride + at(chunk.output);
-                for (std::size_t o = 0; o < n_outputs; ++o) to[o] += value[o];
-            }
+            else if (here != 0)
+                add(here, chunk.values_of(tree, ~child));
         }
 }
 
+// Where predictions are added to: out[row][output], or out[block][output] where rows are weighted.
+struct Predictions {
+    double* out;
+    std::size_t n_outputs;
+    const BlockWeights* weights;
+
+    void add_row(const Chunk& chunk, std::size_t row, const double* value) const {
+        if (weights == nullptr) return add(chunk, row, 1.0, value);
+        add(chunk, row / kBlockRows, weights->of(std::uint64_t{1} << row % kBlockRows), value);
+    }
+    void add_rows(const Chunk& chunk, std::size_t block, std::uint64_t rows, const double* value) const {
+        if (weights != nullptr) return add(chunk, block, weights->of(rows), value);
+        for (; rows != 0; rows &= rows - 1)
+            add(chunk, block * kBlockRows + static_cast<std::size_t>(std::countr_zero(rows)), 1.0, value);
+    }
+
+  private:
+    void add(const Chunk& chunk, std::size_t place, double weight, const double* value) const {
+        double* const to = out + place * n_outputs + at(chunk.output);
+        for (std::int32_t o = 0; o < chunk.n_outputs; ++o) to[o] += weight * value[o];
+    }
+};
+
 }  // namespace
 
+double BlockWeights::of(std::uint64_t rows) const {
+    return std::popcount(rows) + std::popcount(rows & once) + 2 * std::popcount(rows & twice);
+}
+
 void predict(const Program& program, const BackgroundKernel& kernel, const RowsView& rows, std::span<double> out,
-             int n_threads, const Control::Poll& poll) {
+             const BlockWeights* weights, int n_threads, const Control::Poll& poll) {
     std::fill(out.begin(), out.end(), 0.0);
     const std::size_t n_outputs = at(program.n_outputs);
     Control control(poll, std::max<std::size_t>(1, program.n_leaves * rows.n_rows));
@@ -76,23 +98,25 @@ void predict(const Program& program, const BackgroundKernel& kernel, const RowsV
         Buffer<std::uint64_t> words;
         std::vector<std::uint64_t> reached;
         const std::size_t n_blocks = (part.n_rows + kBlockRows - 1) / kBlockRows;
-        double* const to = out.data() + task * kTaskRows * n_outputs;
+        const std::size_t first = task * kTaskRows / (weights == nullptr ? 1 : kBlockRows);
+        const Predictions to{out.data() + first * n_outputs, n_outputs, weights};
+        const bool in_blocks = part.n_rows >= kMinBlockRows;
         for (const auto& chunk : program.chunks) {
-            const bool in_blocks = part.n_rows >= kMinBlockRows;
             double* const transposed = x.reserve(n_blocks * kBlockRows * chunk.columns.size());
             if (in_blocks) kernel.transpose(program, chunk, part, transposed);
             for (const auto& tree : chunk.trees) {
                 if (!in_blocks || tree.splits.size() > kMaxBlockSplits) {
-                    program.is_float32 ? walk<float>(program, chunk, tree, part, to)
-                                       : walk<double>(program, chunk, tree, part, to);
+                    const auto add = [&](std::size_t row, const double* value) { to.add_row(chunk, row, value); };
+                    program.is_float32 ? walk<float>(program, chunk, tree, part, add)
+                                       : walk<double>(program, chunk, tree, part, add);
                     continue;
                 }
                 std::uint64_t* const bits = words.reserve(n_blocks * n_words(tree));
                 kernel.evaluate(program, chunk, tree, transposed, n_blocks, bits);
                 for (std::size_t b = 0; b < n_blocks; ++b) {
                     const std::size_t n = std::min<std::size_t>(kBlockRows, part.n_rows - b * kBlockRows);
-                    add_leaves(chunk, tree, bits + b * n_words(tree), ~std::uint64_t{0} >> (kBlockRows - n), n_outputs,
-                               reached, to + b * kBlockRows * n_outputs);
+                    visit_leaves(chunk, tree, bits + b * n_words(tree), ~std::uint64_t{0} >> (kBlockRows - n), reached,
+                                 [&](std::uint64_t here, const double* value) { to.add_rows(chunk, b, here, value); });
                 }
             }
             if (!control.advance(chunk.n_leaves * part.n_rows, is_caller)) return;

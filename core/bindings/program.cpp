@@ -1,5 +1,6 @@
 // An ensemble and an index → a Program, which every engine walks.
 
+#include <nanobind/stl/pair.h>
 #include <nanobind/stl/string.h>
 #include <nanobind/stl/tuple.h>
 #include <nanobind/stl/unique_ptr.h>
@@ -9,6 +10,7 @@
 #include <optional>
 #include <string>
 #include <tuple>
+#include <utility>
 #include <vector>
 
 #include "background/prediction.hpp"
@@ -29,13 +31,19 @@ const Kernel& kernel_named(const std::optional<std::string>& name) {
 }
 
 template <class Number>
-void predict_rows(const Compiled& compiled, const Matrix<Number>& rows, const Predictions& out, int n_threads) {
+void predict_rows(const Compiled& compiled, const Matrix<Number>& rows, const Predictions& out,
+                  const std::optional<std::pair<std::uint64_t, std::uint64_t>>& block_weights, int n_threads) {
     const RowsView view = rows_of(compiled.program, rows);
-    require(out.shape(0) == rows.shape(0) && out.shape(1) == static_cast<std::size_t>(compiled.program.n_outputs));
+    const std::size_t n_blocks = (rows.shape(0) + kBlockRows - 1) / kBlockRows;
+    require(out.shape(0) == (block_weights ? n_blocks : rows.shape(0)) &&
+            out.shape(1) == static_cast<std::size_t>(compiled.program.n_outputs));
     const Progress nobody;
     const auto poll = poll_for(nobody);
     const nb::gil_scoped_release no_gil;
-    predict(compiled.program, background_kernel_of(compiled.kernel), view, {out.data(), out.size()}, n_threads, poll);
+    const BlockWeights weights =
+        block_weights ? BlockWeights{block_weights->first, block_weights->second} : BlockWeights{};
+    predict(compiled.program, background_kernel_of(compiled.kernel), view, {out.data(), out.size()},
+            block_weights ? &weights : nullptr, n_threads, poll);
 }
 
 }  // namespace
@@ -69,7 +77,7 @@ void bind_program(nb::module_& m) {
     auto program = nb::class_<Compiled>(m, "Program");
     program.def_prop_ro("kernel", [](const Compiled& compiled) { return std::string(compiled.kernel.name); });
     const auto def_predict = [&](auto* one) {
-        program.def("predict", one, "rows"_a, "out"_a, nb::kw_only(), "n_threads"_a);
+        program.def("predict", one, "rows"_a, "out"_a, nb::kw_only(), "block_weights"_a.none(), "n_threads"_a);
     };
     def_predict(&predict_rows<float>);
     def_predict(&predict_rows<double>);

@@ -24,7 +24,14 @@ class Program:
     @property
     def kernel(self) -> str: ...
     # rows (n_rows, n_columns), out (n_rows, n_outputs), written
-    def predict(self, rows: Values, out: Numbers, *, n_threads: int) -> None: ...
+    def predict(
+        self,
+        rows: Values,
+        out: Numbers,  # (n_rows, n_outputs), or (n_blocks, n_outputs) with weights; written
+        *,
+        block_weights: tuple[int, int] | None,
+        n_threads: int,
+    ) -> None: ...
 
 def compile(
     *,

@@ -14,31 +14,29 @@ from typing import Any, Literal, TypeVar, cast
 import numpy as np
 import numpy.typing as npt
 
-from .engines.background_rows import Background, read_background, with_covers_of
+from .engines.background_rows import Background, given_background, read_background, with_covers_of
 from .engines.choice import engine_for
 from .engines.contract import Engine
 from .engines.indices import index_of
-from .engines.sets import SetEngine, interaction_kind
+from .engines.sets import SetEngine, adds_up, interaction_kind
 from .engines.threads import n_threads
 from .errors import FileFormatError, InputError
 from .importers import import_model, raw_prediction
 from .importers.model_output import link_for, saved_model_of
 from .importers.pipelines.preprocessing import preprocessing_of
 from .model.ensemble import TreeEnsemble, first_trees, widened
-from .model.links import steepness
-from .model.routing import walk_trees
 from .model.saved_model import SavedModel
 from .players.assignment import assign_roles, widened_roles
 from .players.players import Players
 from .players.user_rows import Given
 from .progress import Progress
-from .results import additivity
 from .results.about import About
+from .results.additivity import SAMPLED_ROWS, Check, Checks, scale_of, tolerance_of
 from .results.explanation import Explanation
 from .results.interactions import Interactions, in_order
 from .results.output_array import fill, float_type, room_for
 from .rows.frames import is_frame
-from .rows.tables import width_of
+from .rows.tables import take_rows, width_of
 
 __all__ = ["TreeExplainer", "explain"]
 
@@ -46,9 +44,6 @@ Array = npt.NDArray[Any]
 Float64 = npt.NDArray[np.float64]
 Perturbation = Literal["auto", "interventional", "tree_path_dependent"]
 Method = TypeVar("Method", bound=Callable[..., Any])
-
-#: Without the model's library, this many rows are checked against the trees themselves.
-_CHECKED_ROWS = 1024
 
 
 def _as_wide_as_its_rows(method: Method) -> Method:
@@ -164,13 +159,14 @@ class TreeExplainer:
         self._background = None
         if data is not None:
             background = read_background(data, data_weights, self.ensemble, self._preprocessing, self._roles)
+            self._background_is_checked = False
             if is_interventional:
                 self._background = background
             else:
                 self.ensemble = with_covers_of(self.ensemble, background)
         self._engine = self._engine_of(self.ensemble)
-        self._scale = additivity.scale_of(self.ensemble)
         self._fingerprint: Any = None  # what a file says that the model's library predicts
+        self._scale = scale_of(self.ensemble)
         self._about = About.of(
             model,
             self.ensemble,
@@ -228,7 +224,7 @@ class TreeExplainer:
         given = Given.of(X, self.ensemble, self._preprocessing, self._roles)
         truth = self._truth(y, given)
         if interactions:
-            values = self._matrices(given, self.ensemble, self._engine)
+            values = self._matrices(given, self.ensemble, self._engine, check_additivity)
         else:
             values = self._values(given, self.ensemble, self._engine, check_additivity, y=truth)
         base_values = np.broadcast_to(self._engine.base_values(truth), (len(values), self.ensemble.n_outputs))
@@ -240,9 +236,7 @@ class TreeExplainer:
             feature_names=names,
             output_names=self.ensemble.output_names,
             index=given.index,
-            about=replace(
-                self._about, checked_with=self._checked_with(not interactions and check_additivity)
-            ),
+            about=replace(self._about, checked_with=self._checked_with(check_additivity)),
         )
         return explanation[0] if given.is_one_row else explanation
 
@@ -271,11 +265,16 @@ class TreeExplainer:
             Explain the first trees only; None, 0 and -1 for all. Trees are counted, not rounds: a round of
             boosting has a tree for each of several classes.
         check_additivity
-            Compare sums with the model's own raw prediction, all rows, within rounding. A number is the
-            largest difference allowed. The check costs one prediction by the model's library, which can
-            take longer than the values themselves; False skips it, and so does any index but Shapley's,
-            whose values add up to nothing. With ``tree_limit``, and for an explainer without its model, the
-            first 1,024 rows are compared with the trees.
+            True makes two comparisons, within rounding; a number is the largest difference that both
+            allow; False makes none. First, the values of every row, with the expected value, against the
+            prediction of the compiled trees (large tables: in weighted sums over 64 rows), for an index that
+            adds up, which is Shapley's. Second, what the trees predict against the model's own raw
+            prediction, by its library: of all rows of up to 256, else of 192 that are spread over the table
+            and up to some 64 with missing values or infinities; of as many background rows, once; and of all
+            rows of a DMatrix or Pool. It finds rows that are read otherwise than by the library. For a few
+            rows, asking the library takes longer than the values: a service passes False. An explainer that
+            was loaded, pickled or made of a file has no library to ask, and makes the first comparison only,
+            which cannot see whether the trees are still those of the model.
         out
             An array to write to, of the shape that is returned; float64 or float32.
         dtype
@@ -322,6 +321,7 @@ class TreeExplainer:
         y: Any = None,
         tree_limit: int | None = None,
         *,
+        check_additivity: bool | float = True,
         out: npt.NDArray[np.floating] | None = None,
         dtype: npt.DTypeLike = "float64",
         progress: Progress = False,
@@ -350,7 +350,9 @@ class TreeExplainer:
         ensemble = first_trees(self.ensemble, tree_limit)
         engine = self._engine if ensemble is self.ensemble else self._engine_of(ensemble)
         given = Given.of(X, ensemble, self._preprocessing, self._roles)
-        values = self._matrices(given, ensemble, engine, out=out, dtype=dtype, progress=progress)
+        values = self._matrices(
+            given, ensemble, engine, check_additivity, out=out, dtype=dtype, progress=progress
+        )
         if out is not None:
             return out
         values = values[..., 0] if ensemble.n_outputs == 1 else values
@@ -363,6 +365,7 @@ class TreeExplainer:
         order: int = 2,
         *,
         index: Literal["k-SII", "SII", "STII", "BII"] | None = None,
+        check_additivity: bool | float = True,
         dtype: npt.DTypeLike = "float64",
         progress: Progress = False,
     ) -> Interactions:
@@ -378,6 +381,8 @@ class TreeExplainer:
             "SII", the Shapley interaction index; "k-SII", the same with larger sets taken off smaller ones so
             that all sets of a row add up to its prediction; "STII", Shapley-Taylor, which adds up as well;
             "BII", Banzhaf. None for k-SII, or for that of the explainer's own index if it is not Shapley's.
+        check_additivity
+            As for `shap_values`. Sums are compared where the index adds up: k-SII, STII and SII of order 1.
         dtype, progress
             As for `shap_values`.
 
@@ -394,9 +399,12 @@ class TreeExplainer:
         given = Given.of(X, self.ensemble, self._preprocessing, self._roles)
         shape = (given.rows.n_rows, len(engine.sets), engine.n_outputs)
         values = np.empty(shape, dtype=float_type(dtype))
+        check = self._check(given, self.ensemble, self._engine, check_additivity, adds_up(kind, order))
 
         def write(part: slice, target: npt.NDArray[np.floating], tell: Any) -> None:
-            engine.values(given.rows[part], target, n_jobs=self.n_jobs, progress=tell)
+            block = given.rows[part]
+            engine.values(block, target, n_jobs=self.n_jobs, progress=tell)
+            check(part, block, target)
 
         fill(values, given, write, numbers_per_row=self.ensemble.n_features, progress=progress)
         sets, values = in_order(engine.sets, values, given.order)
@@ -412,10 +420,13 @@ class TreeExplainer:
             given.raw if is_frame(given.raw) else None,
         )
 
-    def iter_values(self, X: Any, *, n_jobs: int | None = None) -> Iterator[npt.NDArray[np.float64]]:
+    def iter_values(
+        self, X: Any, *, n_jobs: int | None = None, check_additivity: bool | float = True
+    ) -> Iterator[npt.NDArray[np.float64]]:
         """Values of ``X``, (rows, n_players, n_outputs), slice after slice, each in the same memory.
 
-        For sums over more rows than there is memory for values. They are in the order of ``players``.
+        For sums over more rows than there is memory for values. They are in the order of ``players``, and
+        each slice is checked as by `shap_values`.
 
         Examples
         --------
@@ -431,12 +442,14 @@ class TreeExplainer:
         self._truth(None, given)
         shape = (self._engine.n_players, self.ensemble.n_outputs)
         scratch = np.empty((0, *shape))
+        check = self._check(given, self.ensemble, self._engine, check_additivity, self._index.is_efficient)
         for part in given.slices(numbers_per_row=max(self.ensemble.n_features, shape[0] * shape[1])):
             block = given.rows[part]
             if len(scratch) < len(block):
                 scratch = np.empty((len(block), *shape))
             values = scratch[: len(block)]
             self._engine.values(block, values, n_jobs=self.n_jobs if n_jobs is None else n_jobs)
+            check(part, block, values)
             yield values
 
     def save(self, path: str | os.PathLike[str]) -> None:
@@ -643,24 +656,19 @@ class TreeExplainer:
         progress: Progress = False,
     ) -> npt.NDArray[np.floating]:
         """(n_rows, n_players, n_outputs) in the order in which they are shown, checked."""
-        tolerance = additivity.tolerance_of(check_additivity)
-        if tolerance is not None and not self._index.is_efficient:
-            raise InputError(
-                f"check_additivity={check_additivity!r} has nothing to compare: values of "
-                f"index={self.index!r} do not add up to the prediction. Leave check_additivity out."
-            )
+        check = self._check(given, ensemble, engine, check_additivity, self._index.is_efficient)
         values = room_for(given, (engine.n_players,), engine.n_outputs, out, dtype)
 
         def write(part: slice, target: npt.NDArray[np.floating], tell: Any) -> None:
             written = target if given.order is None else np.empty_like(target)
             truth = None if y is None else y[part]
-            engine.values(given.rows[part], written, y=truth, n_jobs=self.n_jobs, progress=tell)
+            block = given.rows[part]
+            engine.values(block, written, y=truth, n_jobs=self.n_jobs, progress=tell)
+            check(part, block, written, truth)
             if given.order is not None:
                 target[:, given.order] = written
 
         fill(values, given, write, numbers_per_row=ensemble.n_features, progress=progress)
-        if len(values) and self._checked_with(check_additivity) != "nothing":
-            self._check(given, ensemble, engine, values, tolerance, y)
         return values
 
     def _set_engine(self, index: Any, order: Any) -> tuple[str, SetEngine]:
@@ -668,17 +676,22 @@ class TreeExplainer:
         kind = interaction_kind(index, self._index)
         return kind or str(self.index), self._engine.sets(kind, order)
 
-    def _slices(self, X: Any) -> Iterator[npt.NDArray[np.floating]]:
-        """The rows ``X`` as the engine reads them, some at a time."""
+    def _slices(
+        self, X: Any, check_additivity: bool | float, adds_up: bool
+    ) -> Iterator[tuple[npt.NDArray[np.floating], Callable[[Float64], None]]]:
+        """The rows ``X`` as the engine reads them, some at a time, and a check of the sum of their values."""
         given = Given.of(X, self.ensemble, self._preprocessing, self._roles)
+        checks = self._check(given, self.ensemble, self._engine, check_additivity, adds_up)
         for part in given.slices(numbers_per_row=self.ensemble.n_features):
-            yield given.rows[part]
+            block = given.rows[part]
+            yield block, partial(checks.total, part, block)
 
     def _matrices(
         self,
         given: Given,
         ensemble: TreeEnsemble,
         engine: Engine,
+        check_additivity: bool | float,
         *,
         out: npt.NDArray[np.floating] | None = None,
         dtype: npt.DTypeLike = "float64",
@@ -686,10 +699,13 @@ class TreeExplainer:
     ) -> npt.NDArray[np.floating]:
         """(n_rows, n_players, n_players, n_outputs) in the order in which they are shown."""
         values = room_for(given, (engine.n_players, engine.n_players), engine.n_outputs, out, dtype)
+        check = self._check(given, ensemble, engine, check_additivity, self._index.is_efficient)
 
         def write(part: slice, target: npt.NDArray[np.floating], tell: Any) -> None:
             written = target if given.order is None else np.empty_like(target)
-            engine.pairs(given.rows[part], written, n_jobs=self.n_jobs, progress=tell)
+            block = given.rows[part]
+            engine.pairs(block, written, n_jobs=self.n_jobs, progress=tell)
+            check(part, block, written)
             if given.order is not None:
                 target[:, np.array(given.order)[:, np.newaxis], given.order] = written
 
@@ -704,8 +720,7 @@ class TreeExplainer:
 
     def _checked_with(self, check_additivity: bool | float) -> str:
         """What sums are compared with, in the words of `About`."""
-        is_off = isinstance(check_additivity, (bool, np.bool_)) and not check_additivity
-        if is_off or not self._index.is_efficient:
+        if _is_off(check_additivity) or not self._index.is_efficient:
             return "nothing"
         return "trees" if self._has_no_model else "model"
 
@@ -714,29 +729,75 @@ class TreeExplainer:
         given: Given,
         ensemble: TreeEnsemble,
         engine: Engine,
-        values: npt.NDArray[np.floating],
-        tolerance: float | None,
-        y: Float64 | None,
-    ) -> None:
-        is_whole = ensemble is self.ensemble
-        if not is_whole or self._has_no_model:
-            values = values[:_CHECKED_ROWS]
-            prediction = walk_trees(ensemble, given.rows[: len(values)])
-        elif self._preprocessing is not None:
-            prediction = raw_prediction(self.model, given.raw)
-        else:
-            prediction = raw_prediction(self.model, given.for_library(ensemble.row_format))
-        truth = None if y is None else y[: len(values)]
-        scale = self._scale if is_whole else additivity.scale_of(ensemble)
-        additivity.check(
-            values,
-            engine.base_values(truth),
-            prediction,
-            n_trees=ensemble.n_trees,
-            scale=scale if self._link is None else scale * steepness(self._link, prediction, scale, truth),
-            tolerance=tolerance,
-            transform=None if self._link is None else partial(self._link.apply, y=_column(truth)),
+        check_additivity: bool | float,
+        adds_up: bool,
+    ) -> Checks:
+        """What is compared while these rows are explained by ``engine``, whose values may add up."""
+        tolerance = tolerance_of(check_additivity)
+        if tolerance is not None and not adds_up:
+            raise InputError(
+                f"check_additivity={check_additivity!r} has nothing to compare: values of "
+                f"index={self.index!r} do not add up to the prediction. Leave check_additivity out."
+            )
+        if _is_off(check_additivity):
+            return Checks()
+        scale = self._scale if ensemble is self.ensemble else scale_of(ensemble)
+        adding = Check(
+            engine.program,
+            given.rows.n_rows,
+            ensemble.n_trees,
+            scale,
+            tolerance,
+            self._link,
+            n_jobs=self.n_jobs,
         )
+        if not self._has_no_model:
+            self._check_background(tolerance)
+        return Checks(
+            None if self._has_no_model else self._reading(given, tolerance),
+            adding if adds_up else None,
+            engine.base_values,
+        )
+
+    def _reading(self, given: Given, tolerance: float | None) -> Check:
+        """Are rows read as the model's own library reads them?"""
+        return Check(
+            self._engine.program,
+            given.rows.n_rows,
+            self.ensemble.n_trees,
+            self._scale,
+            tolerance,
+            library=self._library(given),
+            n_jobs=self.n_jobs,
+        )
+
+    def _library(self, given: Given) -> Callable[[npt.NDArray[np.int64]], Float64]:
+        """The raw prediction of some rows, by the model's own library."""
+        everything: list[Float64] = []
+
+        def predict(rows: npt.NDArray[np.int64] | None) -> Float64:
+            if self._preprocessing is None:
+                return raw_prediction(self.model, given.for_library(self.ensemble.row_format, rows))
+            return raw_prediction(self.model, given.raw if rows is None else take_rows(given.raw, rows))
+
+        def predict_some(rows: npt.NDArray[np.int64]) -> Float64:
+            if given.rows.n_rows > SAMPLED_ROWS and not given.is_container:
+                return predict(rows)
+            if not everything:  # few rows are predicted as they came, and so is what cannot be cut
+                everything.append(predict(None))
+            return everything[0][rows] if len(everything[0]) == given.rows.n_rows else everything[0]
+
+        return predict_some
+
+    def _check_background(self, tolerance: float | None) -> None:
+        """Was the background read as the model's library reads it? This is asked once."""
+        if self.data is None or self._background_is_checked:
+            return
+        given = given_background(self.data, self.ensemble, self._preprocessing, self._roles)
+        check = self._reading(given, tolerance)
+        for part in given.slices(numbers_per_row=self.ensemble.n_features):
+            check.rows(part, given.rows[part])
+        self._background_is_checked = True
 
 
 def explain(
@@ -778,5 +839,5 @@ def _perturbation(asked: str, data: Any, data_weights: Any) -> str:
     return asked
 
 
-def _column(y: Float64 | None) -> Float64 | None:
-    return None if y is None else y[:, None]
+def _is_off(check_additivity: bool | float) -> bool:
+    return isinstance(check_additivity, (bool, np.bool_)) and not check_additivity

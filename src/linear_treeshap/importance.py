@@ -12,6 +12,7 @@ from typing import Any, Literal
 import numpy as np
 import numpy.typing as npt
 
+from .engines.sets import adds_up
 from .errors import InputError
 from .explainer import TreeExplainer
 from .results.interactions import Sets, set_names, summary
@@ -131,7 +132,9 @@ class GlobalInteractions:
         return f"GlobalInteractions({summary(self.n_rows, self.sets, self.kind, self.set_names, means)})"
 
 
-def global_importance(model: Any, batches: Any, *, n_jobs: int | None = None) -> GlobalImportance:
+def global_importance(
+    model: Any, batches: Any, *, n_jobs: int | None = None, check_additivity: bool | float = True
+) -> GlobalImportance:
     """Mean absolute and mean values over all rows of all batches, without keeping any values.
 
     Parameters
@@ -140,6 +143,8 @@ def global_importance(model: Any, batches: Any, *, n_jobs: int | None = None) ->
         A model, or a `TreeExplainer` of one.
     batches
         An iterable of tables (arrays, data frames, sparse matrices), or a single table.
+    check_additivity
+        As for `TreeExplainer.shap_values`, for each batch.
 
     Examples
     --------
@@ -158,7 +163,7 @@ def global_importance(model: Any, batches: Any, *, n_jobs: int | None = None) ->
     shape = (explainer.players.n_players, explainer.ensemble.n_outputs)
     n_rows, sum_abs, total = 0, np.zeros(shape), np.zeros(shape)
     for batch in _batches(batches):
-        for values in explainer.iter_values(batch, n_jobs=n_jobs):
+        for values in explainer.iter_values(batch, n_jobs=n_jobs, check_additivity=check_additivity):
             n_rows += len(values)
             total += values.sum(axis=0)
             sum_abs += np.abs(values, out=values).sum(axis=0)
@@ -173,6 +178,7 @@ def global_interactions(
     *,
     index: Literal["k-SII", "SII", "STII", "BII"] | None = None,
     n_jobs: int | None = None,
+    check_additivity: bool | float = True,
 ) -> GlobalInteractions:
     """Mean absolute and mean interactions over all rows of all batches, without keeping those of any row.
 
@@ -184,8 +190,8 @@ def global_interactions(
         A model, or a `TreeExplainer` of one.
     batches
         An iterable of tables (arrays, data frames, sparse matrices), or a single table.
-    order, index
-        As for `TreeExplainer.interactions`.
+    order, index, check_additivity
+        As for `TreeExplainer.interactions`; sums are compared batch by batch.
 
     Examples
     --------
@@ -205,9 +211,11 @@ def global_interactions(
     shape = (len(engine.sets), engine.n_outputs)
     n_rows, sum_abs, total = 0, np.zeros(shape), np.zeros(shape)
     for batch in _batches(batches):
-        for rows in explainer._slices(batch):
+        for rows, check in explainer._slices(batch, check_additivity, adds_up(kind, order)):
+            before = total.sum(axis=0)
             n_rows += len(rows)
             engine.add_up(rows, total, sum_abs, n_jobs=n_jobs)
+            check(total.sum(axis=0) - before)
     outputs = explainer.ensemble.output_names or tuple(f"Output {i}" for i in range(shape[1]))
     names = tuple(explainer.players.names)
     return GlobalInteractions(n_rows, engine.sets, sum_abs, total, names, outputs, kind)

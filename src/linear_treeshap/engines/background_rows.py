@@ -15,7 +15,7 @@ from ..model.routing import visited_nodes
 from ..players.assignment import Roles
 from ..players.user_rows import Given
 
-__all__ = ["Background", "read_background", "with_covers_of"]
+__all__ = ["Background", "given_background", "read_background", "with_covers_of"]
 
 Array = npt.NDArray[Any]
 Float64 = npt.NDArray[np.float64]
@@ -49,12 +49,10 @@ class Background:
         return np.asarray(self.weights / self.weights.sum())
 
 
-def read_background(
-    data: Any, weights: Any, ensemble: TreeEnsemble, preprocessing: Preprocessing | None, roles: Roles
-) -> Background:
-    """Read ``data`` as rows to explain are read; one of shap's maskers stands for the rows it holds."""
-    if isinstance(data, Background):  # read from a file
-        return data
+def given_background(
+    data: Any, ensemble: TreeEnsemble, preprocessing: Preprocessing | None, roles: Roles
+) -> Given:
+    """``data`` as rows to explain are given; one of shap's maskers stands for the rows it holds."""
     if type(data).__module__.startswith("shap.maskers"):
         if not hasattr(data, "data"):
             raise InputError(
@@ -62,9 +60,18 @@ def read_background(
             )
         data = data.data
     try:
-        given = Given.of(data, ensemble, preprocessing, roles)
+        return Given.of(data, ensemble, preprocessing, roles)
     except InputError as error:
         raise InputError(f"The background data does not fit the model: {error}") from error
+
+
+def read_background(
+    data: Any, weights: Any, ensemble: TreeEnsemble, preprocessing: Preprocessing | None, roles: Roles
+) -> Background:
+    """Read the rows that a user gives as ``data``, and their weights."""
+    if isinstance(data, Background):  # read from a file
+        return data
+    given = given_background(data, ensemble, preprocessing, roles)
     if given.rows.n_rows == 0:
         raise InputError("The background data has no rows. Pass at least one, or leave data out.")
     rows = given.rows[0 : given.rows.n_rows]

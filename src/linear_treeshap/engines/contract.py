@@ -15,6 +15,7 @@ import numpy as np
 import numpy.typing as npt
 
 if TYPE_CHECKING:
+    from .program import Program
     from .sets import SetEngine
 
 __all__ = ["Engine", "Tell", "Values"]
@@ -27,6 +28,10 @@ Tell = Callable[[float], object]
 
 class Engine(Protocol):
     """A model, players and an index, ready to explain rows."""
+
+    @property
+    def program(self) -> Program:
+        """The trees that values add up to."""
 
     @property
     def n_players(self) -> int: ...

@@ -19,7 +19,7 @@ from .contract import Values
 from .indices import SHAPLEY, Index
 from .threads import n_threads
 
-__all__ = ["KERNEL_VARIABLE", "Program", "kernels"]
+__all__ = ["BLOCK_ROWS", "KERNEL_VARIABLE", "Program", "block_weights", "kernels"]
 
 Float64 = npt.NDArray[np.float64]
 
@@ -50,6 +50,7 @@ class Program:
                 f"Unset {KERNEL_VARIABLE} to use the best one."
             )
         self.ensemble = ensemble
+        self._constants = _constants(ensemble)
         self.index = index
         self.n_players = ensemble.n_features if players is None else players.n_players
         self.n_outputs = ensemble.n_outputs
@@ -82,8 +83,16 @@ class Program:
     def predict(self, rows: Values, *, n_jobs: int | None = None) -> Float64:
         """(n_rows, n_outputs) raw predictions of rows that are ready to be read."""
         out = np.empty((len(rows), self.n_outputs))
-        self.compiled.predict(rows, out, n_threads=n_threads(n_jobs))
-        return out + _constants(self.ensemble)
+        self.compiled.predict(rows, out, block_weights=None, n_threads=n_threads(n_jobs))
+        return out + self._constants
+
+    def predict_sums(self, rows: Values, *, n_jobs: int | None = None) -> Float64:
+        """(n_blocks, n_outputs) sums of predictions over 64 rows each, in which a row counts for its
+        `block_weights`: as good a check as the predictions, in a fraction of the time."""
+        starts = np.arange(0, len(rows), BLOCK_ROWS)
+        out = np.empty((len(starts), self.n_outputs))
+        self.compiled.predict(rows, out, block_weights=_BLOCK_WEIGHTS, n_threads=n_threads(n_jobs))
+        return out + np.add.reduceat(block_weights(len(rows)), starts)[:, None] * self._constants
 
 
 def _constants(ensemble: TreeEnsemble) -> Float64:
@@ -95,6 +104,20 @@ def _constants(ensemble: TreeEnsemble) -> Float64:
             total, ensemble.tree_output[alone] + column, ensemble.value[ensemble.tree_offsets[alone], column]
         )
     return total
+
+
+#: Rows whose predictions are summed at once.
+BLOCK_ROWS = 64
+#: Bits of the rows of a block. A row counts once, once more if it has the first bit, and twice more with the
+#: second: all weights are positive, so errors of one sign do not cancel, and two rows that take each other's
+#: place mostly differ in weight.
+_BLOCK_WEIGHTS = (0x9E3779B97F4A7C15, 0xD1B54A32D192ED03)
+
+
+def block_weights(n_rows: int) -> Float64:
+    """(n_rows,) what a row counts for in sums over the rows of its block: 1, 2, 3 or 4."""
+    once, twice = (np.array([word >> i & 1 for i in range(BLOCK_ROWS)]) for word in _BLOCK_WEIGHTS)
+    return np.asarray((1.0 + once + 2.0 * twice)[np.arange(n_rows) % BLOCK_ROWS])
 
 
 def kernels() -> list[str]:

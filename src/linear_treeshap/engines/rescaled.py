@@ -35,6 +35,7 @@ class RescaledEngine:
         self, program: Program, background: Background, link: Link, *, n_jobs: int | None = None
     ) -> None:
         self._raw = BackgroundEngine(program, background, n_jobs=n_jobs, scan_only=True)
+        self.program = program
         self.n_players, self.n_outputs = program.n_players, program.n_outputs
         self.link = link
 
@@ -57,7 +58,7 @@ class RescaledEngine:
         progress: Tell | None = None,
     ) -> None:
         """Write the values of ``rows`` to ``out``, (n_rows, n_players, n_outputs)."""
-        margins = self._raw.program.predict(rows, n_jobs=n_jobs)
+        margins = self.program.predict(rows, n_jobs=n_jobs)
         step = max(1, _NUMBERS_AT_ONCE // len(self._raw.margins))
         scratch = out if self.n_outputs == 1 else np.empty((min(step, len(rows)), *out.shape[1:]), out.dtype)
         for start in range(0, len(rows), step):

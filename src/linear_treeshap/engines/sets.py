@@ -22,7 +22,7 @@ from .indices import SHAPLEY, Atoms, Beta, Index
 from .program import Program
 from .threads import n_threads
 
-__all__ = ["KINDS", "MAX_ORDER", "SetEngine", "Term", "interaction_kind", "pair_terms", "terms_of"]
+__all__ = ["KINDS", "MAX_ORDER", "SetEngine", "Term", "adds_up", "interaction_kind", "pair_terms", "terms_of"]
 
 #: Larger sets would need more digits than float64 has; see `indices`.
 MAX_ORDER = 16
@@ -74,6 +74,11 @@ def interaction_kind(asked: Any, index: Index) -> str | None:
     if asked not in KINDS:
         raise InputError(f"index must be one of {', '.join(map(repr, KINDS))}, or None; got {asked!r}.")
     return str(asked)
+
+
+def adds_up(kind: str | None, order: int) -> bool:
+    """Do all sets of a row, of up to ``order`` players, add up to its prediction?"""
+    return kind in ("k-SII", "STII") or (kind == "SII" and order == 1)
 
 
 def terms_of(kind: str | None, order: Any, index: Index) -> Terms:

@@ -7,6 +7,7 @@ from dataclasses import dataclass, replace
 from typing import Any
 
 import numpy as np
+import numpy.typing as npt
 
 from ..errors import InputError
 from ..importers import read_rows
@@ -15,13 +16,23 @@ from ..model.ensemble import TreeEnsemble
 from ..model.row_format import RowFormat
 from ..rows.frames import column_names, is_frame
 from ..rows.rows import Rows
-from ..rows.tables import as_table, is_plain_pandas, make_frame, n_categories, pandas_index, take_columns
+from ..rows.tables import (
+    as_table,
+    is_plain_pandas,
+    make_frame,
+    n_categories,
+    pandas_index,
+    take_columns,
+    take_rows,
+)
 from .assignment import Roles
 from .onehot import check_rows
 from .player_table import table_of_players
 from .players import Players
 
 __all__ = ["Given"]
+
+Numbers = npt.NDArray[np.int64]
 
 #: Rows that have to be copied or made dense are read in slices of about this many bytes.
 _SLICE_BYTES = 1 << 26
@@ -89,9 +100,10 @@ class Given:
         """The labels of the rows, if they came from pandas."""
         return pandas_index(self.raw) if self.rows.index is None else self.rows.index
 
-    def for_library(self, row_format: RowFormat) -> Any:
-        """The table in a shape that the model's own library takes: we take more kinds than they do."""
-        table = self.table
+    def for_library(self, row_format: RowFormat, rows: Numbers | None = None) -> Any:
+        """The table, or only these of its rows, in a shape that the model's own library takes: we take more
+        kinds than they do."""
+        table = self.table if rows is None else take_rows(self.table, rows)
         n_labelled = len(row_format.frame_labels or row_format.labelled)
         numbers_suffice = row_format.numbers_are_codes or not n_labelled
         if isinstance(table, np.ndarray):
@@ -103,7 +115,18 @@ class Given:
             or (is_plain_pandas(table) and n_labelled in (0, n_categories(table)))
         ):
             return table
-        return self.rows[0 : self.rows.n_rows]
+        if rows is None:
+            return self.rows[0 : self.rows.n_rows]
+        return np.concatenate([self.rows[row : row + 1] for row in rows.tolist()])
+
+    @property
+    def is_container(self) -> bool:
+        """Is the table a DMatrix or Pool, which a library predicts as a whole?"""
+        return (
+            not isinstance(self.table, np.ndarray)
+            and not is_frame(self.table)
+            and not hasattr(self.table, "tocsr")
+        )
 
     def to_show(self, feature_names: Sequence[str] | None) -> Any:
         """A column per player. What a pipeline made of a frame becomes a frame of that library."""

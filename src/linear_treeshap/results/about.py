@@ -34,7 +34,8 @@ class About:
     index: str = "shapley"
     #: Do values and base value add up to the output? Not of some features only, nor of most other indices.
     adds_up: bool = True
-    #: What the sums were compared with: "model", its own prediction; "trees"; or "nothing".
+    #: What the sums were compared with: "trees", what these predict; "model", the same and, for some of the
+    #: rows, that with the model's own prediction; or "nothing".
     checked_with: str = "nothing"
 
     @classmethod

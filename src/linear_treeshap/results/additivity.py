@@ -1,24 +1,42 @@
 """Do the values of a row, plus the base value, add up to what the model itself predicts?
 
-The tolerance follows from the arithmetic: a sum of ``n`` numbers is off by at most ``n`` half ulps of the
-sum of their absolute values, in the type that the model's library adds them in.
+Two comparisons answer that, made slice after slice while a table is explained:
+
+- *Values against trees.* Values and base value of every row against what the compiled trees predict for it.
+  Of large tables, weighted sums over 64 rows are compared: see `block_weights`.
+- *Trees against the library.* Were the trees and the rows read as the model's library reads them? Its own
+  prediction of some rows against that of the trees. This needs no values, so it holds for whatever is
+  explained: interactions that add up to nothing, background rows, the first trees only.
+
+The tolerance follows from the arithmetic: a sum of ``n`` numbers is off by at most ``n`` half ulps of the sum
+of their absolute values, in the type that the model's library adds them in.
 """
 
 from __future__ import annotations
 
 from collections.abc import Callable
+from dataclasses import dataclass
+from functools import cached_property
 from typing import Any
 
 import numpy as np
 import numpy.typing as npt
 
+from ..engines.program import BLOCK_ROWS, Program, block_weights
 from ..errors import AdditivityError, InputError
 from ..model.ensemble import TreeEnsemble
+from ..model.links import Link, steepness
 
-__all__ = ["check", "scale_of", "tolerance_of"]
+__all__ = ["SAMPLED_ROWS", "Check", "Checks", "scale_of", "tolerance_of"]
 
 Float64 = npt.NDArray[np.float64]
 Array = npt.NDArray[Any]
+Numbers = npt.NDArray[np.int64]
+
+#: The library is asked for all rows of a table of up to so many.
+SAMPLED_ROWS = 256
+#: Of a larger one, for so many of those that have missing values or infinities; the others are spread evenly.
+_ODD_ROWS = 64
 
 #: Below this share of the largest possible sum, a difference is rounding, even of sums in float64.
 _FLOAT64_TOLERANCE = 1e-10
@@ -36,53 +54,199 @@ def tolerance_of(check_additivity: object) -> float | None:
     return float(check_additivity)
 
 
-def check(
-    values: Array,
-    base_values: Float64,
-    prediction: Float64,
-    *,
-    n_trees: int,
-    scale: float,
-    tolerance: float | None = None,
-    transform: Callable[[Float64], Float64] | None = None,
-) -> None:
-    """Raise AdditivityError if some row's values do not add up to its prediction.
-
-    ``values`` (n_rows, n_players, n_outputs), ``base_values`` (n_outputs,) or one for each row, and raw
-    ``prediction`` (n_rows, n_outputs), of which ``transform`` makes what is explained. ``tolerance`` is the
-    largest difference allowed; None derives it from the number of trees and from ``scale``, see `scale_of`.
-    """
-    if prediction.shape != (len(values), base_values.shape[-1]):
-        raise AdditivityError(
-            f"The model predicts an array of shape {prediction.shape} for {len(values)} rows and "
-            f"{base_values.shape[-1]} outputs. Was the model trained again after the explainer was made?"
-        )
-    if prediction.size == 0:
-        return
-    rounding = _rounding(prediction, n_trees)
-    if transform is not None:
-        prediction = transform(prediction)
-    sums = values.sum(axis=1, dtype=np.float64) + base_values
-    error = np.abs(sums - prediction)
-    allowed: float | Float64
-    if tolerance is not None:
-        allowed = tolerance
-    else:
-        allowed = rounding * scale
-        if values.dtype == np.float32:
-            # Each value was rounded by up to half an ulp of itself.
-            allowed = allowed + np.finfo(np.float32).eps * np.abs(values).sum(axis=1, dtype=np.float64)
-    bad = ~(error <= allowed)
-    if bad.any():
-        _complain(np.where(bad, np.nan_to_num(error, nan=np.inf), -1.0), sums, prediction, allowed)
-
-
 def scale_of(ensemble: TreeEnsemble) -> float:
     """The largest sum of absolute terms that a prediction can be made of."""
     if ensemble.n_trees == 0:
         return float(np.abs(ensemble.base_values).max())
     largest_leaf = np.maximum.reduceat(np.abs(ensemble.value).max(axis=1), ensemble.tree_offsets[:-1])
     return float(np.abs(ensemble.base_values).max() + largest_leaf.sum())
+
+
+@dataclass(frozen=True)
+class Check:
+    """The comparisons of one table; each raises AdditivityError."""
+
+    trees: Program
+    n_rows: int
+    n_trees: int
+    scale: float
+    tolerance: float | None = None  # the largest difference allowed; None to derive it from the scale
+    link: Link | None = None  # what values add up to is this function of the raw prediction
+    #: (n_rows, n_outputs) the library's own raw prediction of the rows with these numbers, if there is one.
+    library: Callable[[Numbers], Float64] | None = None
+    n_jobs: int | None = None
+
+    @cached_property
+    def _spread(self) -> Numbers:
+        """Rows that are compared with the library, whatever is in them; the first and the last among them."""
+        n = min(self.n_rows, SAMPLED_ROWS if self.n_rows <= SAMPLED_ROWS else SAMPLED_ROWS - _ODD_ROWS)
+        return _spread(self.n_rows, n)
+
+    def rows(self, part: slice, block: Array) -> None:
+        """Are the rows ``part`` of the table, read as ``block``, what the library takes them for?"""
+        if self.library is None or not len(block):
+            return
+        numbers = self._sampled(part, block)
+        if len(numbers):
+            ours = self.trees.predict(np.ascontiguousarray(block[numbers - part.start]), n_jobs=self.n_jobs)
+            self.against_library(ours, self.library(numbers), numbers)
+
+    def _sampled(self, part: slice, block: Array) -> Numbers:
+        spread: Numbers = self._spread[(self._spread >= part.start) & (self._spread < part.stop)]
+        if self.n_rows <= SAMPLED_ROWS:
+            return spread
+        with np.errstate(invalid="ignore", over="ignore"):
+            odd = np.flatnonzero(~np.isfinite(block.sum(axis=1)))
+        n_odd = min(len(odd), -(-_ODD_ROWS * len(block) // self.n_rows))
+        return np.asarray(np.union1d(spread, odd[_spread(len(odd), n_odd)] + part.start))
+
+    def against_library(self, ours: Float64, theirs: Float64, numbers: Numbers) -> None:
+        """Compare raw predictions of the rows with these numbers."""
+        if theirs.shape != ours.shape:
+            raise AdditivityError(
+                f"The model predicts an array of shape {theirs.shape} for {ours.shape[0]} rows and "
+                f"{ours.shape[1]} outputs. Was the model trained again after the explainer was made?"
+            )
+        rounding = _rounding(theirs, self.n_trees) * self.scale
+        difference = _Difference(ours, theirs, rounding if self.tolerance is None else self.tolerance)
+        if difference.is_found:
+            raise AdditivityError(
+                f"Values cannot add up to the model's own prediction: its trees, as they were read, predict "
+                f"otherwise in {difference.n_rows} of {len(ours)} rows compared. Worst is "
+                f"{difference.words(numbers, 'the trees give', 'the model predicts')}. Likely causes: the "
+                f"rows carry a base_margin or init_score; the model was trained on after the explainer was "
+                f"made; or the library reads these rows otherwise than this one, which is a bug worth "
+                f"reporting. {_REMEDY}"
+            )
+
+    def sums(
+        self, part: slice, block: Array, values: Array, base_values: Float64, y: Float64 | None = None
+    ) -> None:
+        """Do ``values``, (n_rows, …, n_outputs) of the rows ``block``, add up to what the trees predict?
+
+        ``base_values`` is (n_outputs,), or one for each row; ``y`` is what the link needs of each row.
+        """
+        if not values.size and not self.n_trees:
+            return
+        flat = values.reshape(len(values), int(np.prod(values.shape[1:-1])), values.shape[-1])
+        sums = np.einsum("ijk->ik", flat, dtype=np.float64, casting="safe") + base_values
+        if self._is_quickly_fine(block, sums, values.dtype):
+            return
+        raw = self.trees.predict(block, n_jobs=self.n_jobs)
+        expected, scale = raw, self.scale
+        if self.link is not None:
+            expected = self.link.apply(raw, None if y is None else y[:, None])
+            scale = scale * steepness(self.link, raw, scale, y)
+        allowed: Any = self.tolerance
+        if allowed is None:
+            # Each value was rounded by up to half an ulp of itself, and so was each sum on the way.
+            eps = float(np.finfo(values.dtype).eps)
+            allowed = _FLOAT64_TOLERANCE * scale + eps * np.abs(flat).sum(axis=1, dtype=np.float64)
+        difference = _Difference(sums, expected, allowed)
+        if difference.is_found:
+            numbers = np.arange(part.start, part.stop)
+            raise AdditivityError(
+                f"The values do not add up to the prediction in {difference.n_rows} of {len(sums)} rows. "
+                f"Worst is {difference.words(numbers, 'values + expected value =', 'the trees give')}. This "
+                f"is a bug worth reporting. {_REMEDY}"
+            )
+
+    def _is_quickly_fine(self, block: Array, sums: Float64, dtype: Any) -> bool:
+        """Are weighted sums over 64 rows equal? They are found faster than the predictions of all rows, which
+        say which row it is where they are not."""
+        if self.link is not None or self.tolerance is not None or dtype != np.float64:
+            return False
+        if len(block) <= SAMPLED_ROWS:
+            return False
+        weights = block_weights(len(block))
+        found = np.add.reduceat(sums * weights[:, None], np.arange(0, len(block), BLOCK_ROWS), axis=0)
+        error = np.abs(found - self.trees.predict_sums(block, n_jobs=self.n_jobs))
+        return bool((error <= _FLOAT64_TOLERANCE * self.scale).all())
+
+    def total(self, block: Array, total: Float64, base_values: Float64) -> None:
+        """Does ``total``, (n_outputs,) a sum over all rows of ``block``, add up to their predictions?"""
+        expected = self.trees.predict(block, n_jobs=self.n_jobs).sum(axis=0)
+        allowed = len(block) * (_FLOAT64_TOLERANCE * self.scale if self.tolerance is None else self.tolerance)
+        difference = _Difference((total + len(block) * base_values)[None], expected[None], allowed)
+        if difference.is_found:
+            raise AdditivityError(
+                f"The interactions of {len(block)} rows do not add up to the predictions: "
+                f"{difference.words(None, 'they give', 'the trees give')}. This is a bug worth reporting. "
+                f"{_REMEDY}"
+            )
+
+
+@dataclass(frozen=True)
+class Checks:
+    """Both comparisons of a table, or none: what is None is not compared."""
+
+    reading: Check | None = None
+    adding: Check | None = None
+    base_values: Callable[[Float64 | None], Float64] | None = None  # of the rows' y
+
+    def __call__(self, part: slice, block: Array, values: Array, y: Float64 | None = None) -> None:
+        """Check the rows ``part``, read as ``block``, and their values."""
+        if self.reading is not None:
+            self.reading.rows(part, block)
+        if self.adding is not None and self.base_values is not None and values.size:
+            self.adding.sums(part, block, values, self.base_values(y), y)
+
+    def total(self, part: slice, block: Array, total: Float64) -> None:
+        """The same where only a sum over all rows and sets is known, (n_outputs,)."""
+        if self.reading is not None:
+            self.reading.rows(part, block)
+        if self.adding is not None and self.base_values is not None:
+            self.adding.total(block, total, self.base_values(None))
+
+
+def _spread(n: int, n_chosen: int) -> Numbers:
+    """Numbers below ``n``, evenly spread, the first and the last among them."""
+    return np.asarray(np.linspace(0, max(n - 1, 0), n_chosen).round(), dtype=np.int64)
+
+
+_REMEDY = "check_additivity=<number> allows a larger difference, check_additivity=False skips the check."
+
+
+# -- differences ----------------------------------------------------------------------------------------
+
+
+@dataclass(frozen=True)
+class _Difference:
+    """Where numbers (n_rows, n_outputs) that should be equal differ by more than is allowed."""
+
+    ours: Float64
+    theirs: Float64
+    allowed: float | Float64
+
+    @cached_property
+    def _error(self) -> Float64:
+        with np.errstate(invalid="ignore"):
+            return np.abs(self.ours - self.theirs)
+
+    @cached_property
+    def _bad(self) -> npt.NDArray[np.bool_]:
+        return np.asarray(~(self._error <= self.allowed))
+
+    @property
+    def is_found(self) -> bool:
+        return bool(self._bad.any())
+
+    @property
+    def n_rows(self) -> int:
+        return int(self._bad.any(axis=1).sum())
+
+    def words(self, numbers: Numbers | None, ours: str, theirs: str) -> str:
+        """The worst of them; ``numbers`` are those of the rows in the user's table."""
+        worst = np.where(self._bad, np.nan_to_num(self._error, nan=np.inf), -1.0)
+        row, output = np.unravel_index(int(np.argmax(worst)), worst.shape)
+        limit = float(np.broadcast_to(self.allowed, worst.shape)[row, output])
+        a, b = self.ours[row, output], self.theirs[row, output]
+        where = "" if numbers is None else f"row {numbers[row]}"
+        where += f", output {output}" if worst.shape[1] > 1 else ""
+        return (
+            f"{where.removeprefix(', ')}: {ours} {a:.9g}, {theirs} {b:.9g}; they differ by {abs(a - b):.3g}, "
+            f"more than {limit:.3g}"
+        )
 
 
 def _rounding(prediction: Float64, n_trees: int) -> float:
@@ -93,18 +257,3 @@ def _rounding(prediction: Float64, n_trees: int) -> float:
     half_ulp = float(np.finfo(np.float32 if is_float32 else np.float64).eps) / 2
     # Besides the sum over trees: base score, leaves and answer are rounded once each.
     return max(_FLOAT64_TOLERANCE, half_ulp * (n_trees + 4))
-
-
-def _complain(error: Float64, sums: Float64, prediction: Float64, allowed: float | Float64) -> None:
-    row, output = np.unravel_index(int(np.argmax(error)), error.shape)
-    limit = float(np.broadcast_to(allowed, error.shape)[row, output])
-    n_bad = int((error.max(axis=1) >= 0).sum())
-    raise AdditivityError(
-        f"The values do not add up to the model's own prediction in {n_bad} of {len(error)} rows. Worst is "
-        f"row {row}{f', output {output}' if error.shape[1] > 1 else ''}: values + expected value = "
-        f"{sums[row, output]:.9g}, the model predicts {prediction[row, output]:.9g}; they differ by "
-        f"{abs(sums[row, output] - prediction[row, output]):.3g}, more than {limit:.3g}. Likely causes: "
-        f"the rows carry a base_margin or init_score; the model was trained on after the explainer was made; "
-        f"or the library reads these rows otherwise than this one, which is a bug worth reporting. "
-        f"check_additivity=<number> allows a larger difference, check_additivity=False skips the check."
-    )

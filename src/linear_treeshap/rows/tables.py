@@ -116,6 +116,10 @@ def n_categories(frame: Any) -> int:
 
 def take_rows(table: Any, rows: slice | Array) -> Any:
     """Some rows, chosen by a slice or by their positions."""
+    if isinstance(table, list) and not isinstance(rows, slice):  # of texts
+        return [table[row] for row in rows.tolist()]
+    if hasattr(table, "tocsr"):
+        return table.tocsr()[rows]
     if table is None or not is_frame(table):
         return None if table is None else table[rows]
     import narwhals.stable.v1 as nw
