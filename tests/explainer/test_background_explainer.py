@@ -15,7 +15,10 @@ import zoo
 from strategies import random_ensemble, random_rows
 
 from linear_treeshap import InputError, TreeExplainer, oracle
+from linear_treeshap.engines.background import BackgroundEngine
+from linear_treeshap.engines.background_rows import Background, merge_alike
 from linear_treeshap.importers import raw_prediction
+from linear_treeshap.model.ensemble import TreeEnsemble, only_output
 from linear_treeshap.results.additivity import scale_of
 
 shap = pytest.importorskip("shap")
@@ -215,6 +218,74 @@ def test_other_outputs_equal_the_definition() -> None:
         np.testing.assert_allclose(explainer.expected_value, mean, rtol=1e-12)
 
 
+@pytest.mark.parametrize("vector_leaves", [False, True])
+def test_functions_of_several_outputs_are_those_of_each_by_itself(vector_leaves: bool) -> None:
+    """The definition is tested for one output above."""
+    rng = np.random.default_rng(5)
+    for _ in range(5):
+        ensemble = random_ensemble(
+            rng, n_features=6, n_trees=6, max_depth=6, n_outputs=3, vector_leaves=vector_leaves
+        )
+        rows, background = random_rows(rng, ensemble, 20), random_rows(rng, ensemble, 15)
+        together = TreeExplainer(ensemble, background, np.tanh)
+        for output in range(3):
+            alone = TreeExplainer(only_output(ensemble, output), background, np.tanh)
+            values = together.shap_values(rows)[:, :, output]
+            np.testing.assert_array_equal(values, alone.shap_values(rows))
+            assert together.expected_value[output] == pytest.approx(alone.expected_value, rel=1e-14)
+
+
+@pytest.mark.parametrize("n_outputs", [1, 4])
+def test_each_output_is_explained_once(n_outputs: int, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Its own leaves only, whatever the number of outputs."""
+    ensemble = random_ensemble(np.random.default_rng(3), n_trees=8, n_outputs=n_outputs, vector_leaves=True)
+    rows = random_rows(np.random.default_rng(4), ensemble, 30)
+    explainer = TreeExplainer(ensemble, rows, np.tanh)
+    n_leaves: list[int] = []
+    exact = BackgroundEngine.weighted_values
+
+    def counting(self: BackgroundEngine, *arguments: Any, **options: Any) -> None:
+        n_leaves.append(self.program.ensemble.n_leaves * self.program.n_outputs)
+        exact(self, *arguments, **options)
+
+    monkeypatch.setattr(BackgroundEngine, "weighted_values", counting)
+    explainer.shap_values(rows)
+    assert sum(n_leaves) == ensemble.n_leaves * n_outputs
+
+
+def test_background_rows_that_no_split_tells_apart_are_merged() -> None:
+    """Thresholds, missing values and categories; the weights of merged rows add up."""
+    rng = np.random.default_rng(6)
+    dtypes: list[Any] = ["float32", "float64"]
+    for dtype in dtypes:
+        ensemble = random_ensemble(rng, n_trees=3, dtype=dtype)
+        with np.errstate(over="ignore"):
+            few = random_rows(rng, ensemble, 40).astype(dtype)
+        rows = few[rng.integers(40, size=1000)]
+        used = np.unique(ensemble.feature[ensemble.feature >= 0])
+        others = np.setdiff1d(np.arange(5), used)
+        rows[:, others] = rng.normal(size=(1000, len(others)))
+        weights = rng.random(1000)
+        background = Background(np.ascontiguousarray(rows), weights)
+        merged = merge_alike(background, ensemble)
+        assert len(merged.rows) <= 40
+        assert merged.weights is not None
+        assert merged.weights.sum() == pytest.approx(weights.sum())
+        np.testing.assert_allclose(
+            merged.mean(ensemble.predict(merged.rows)), background.mean(ensemble.predict(rows)), rtol=1e-12
+        )
+        apart = {tuple(path) for path in visited(ensemble, rows)}
+        assert len(merged.rows) == len(apart)
+
+
+def visited(ensemble: TreeEnsemble, rows: Any) -> Any:
+    """(n_rows, n_inner_nodes) whether each row would go left, wherever it stands."""
+    inner = np.flatnonzero(~ensemble.is_leaf)
+    return np.stack(
+        [ensemble.goes_left(node, rows[:, ensemble.feature[node]]) for node in inner.tolist()], axis=1
+    )
+
+
 @pytest.mark.parametrize("name", ["sklearn_hist_poisson"])
 def test_predict_is_explained_where_it_is_a_function_of_the_raw_output(name: str) -> None:
     model = zoo.load(name)
@@ -247,6 +318,16 @@ def test_softmax_is_refused_with_the_reason(name: str) -> None:
 
 def _logistic(raw: Float64) -> Float64:
     return np.asarray(1 / (1 + np.exp(-raw)))
+
+
+def test_trees_alone_have_no_probability_but_any_function() -> None:
+    """Nobody knows whether there is a softmax behind them."""
+    ensemble = random_ensemble(np.random.default_rng(0), n_outputs=3)
+    rows = random_rows(np.random.default_rng(1), ensemble, 9)
+    with pytest.raises(InputError, match="not known to be a function of a single raw output"):
+        TreeExplainer(ensemble, rows, "probability")
+    explainer = TreeExplainer(ensemble, rows, _logistic)
+    assert_adds_up(explainer, rows, None, _logistic(ensemble.predict(rows)))
 
 
 def test_other_functions_of_softmax_models_explain_each_raw_output_by_itself() -> None:

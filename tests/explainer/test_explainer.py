@@ -21,8 +21,8 @@ from linear_treeshap import (
     UnsupportedModelError,
     explain,
 )
+from linear_treeshap.engines.program import Program
 from linear_treeshap.importers import import_model, raw_prediction
-from linear_treeshap.model.routing import walk_trees
 from linear_treeshap.oracle import as_float, shapley_values
 from linear_treeshap.rows.rows import read_rows
 
@@ -512,10 +512,13 @@ def test_a_base_margin_is_noticed() -> None:
 
 
 @pytest.mark.parametrize("name", zoo.names())
-def test_walking_all_trees_at_once_predicts_as_node_by_node(name: str) -> None:
+def test_compiled_trees_predict_as_node_by_node(name: str) -> None:
     """The check's own prediction, against `TreeEnsemble.predict`, where routing is hard."""
     model = zoo.load(name)
     ensemble: TreeEnsemble = import_model(model.model)
     rows = read_rows(model.to_input(zoo.hostile_rows(model, ensemble, n_rows=50)), ensemble.row_format)[0:50]
     # Both add the same leaves, in different orders.
-    np.testing.assert_allclose(walk_trees(ensemble, rows), ensemble.predict(rows), rtol=1e-12, atol=1e-12)
+    program, expected = Program(ensemble), ensemble.predict(rows)
+    np.testing.assert_allclose(program.predict(rows), expected, rtol=1e-12, atol=1e-12)
+    one_by_one = np.concatenate([program.predict(rows[i : i + 1]) for i in range(len(rows))])
+    np.testing.assert_array_equal(one_by_one, program.predict(rows))

@@ -15,7 +15,7 @@ from ..model.routing import visited_nodes
 from ..players.assignment import Roles
 from ..players.user_rows import Given
 
-__all__ = ["Background", "given_background", "read_background", "with_covers_of"]
+__all__ = ["Background", "given_background", "merge_alike", "read_background", "with_covers_of"]
 
 Array = npt.NDArray[Any]
 Float64 = npt.NDArray[np.float64]
@@ -96,6 +96,29 @@ def _read_weights(weights: Any, n_rows: int) -> Float64 | None:
     # Only ratios count. A power of two changes none, and their sum stays far from overflow and underflow.
     exponent = int(np.frexp(array.max())[1])
     return np.asarray(np.ldexp(array, -exponent)) if abs(exponent) > _MAX_WEIGHT_BITS else array
+
+
+def merge_alike(background: Background, ensemble: TreeEnsemble) -> Background:
+    """The same background with one row, of all their weight, for rows that no split tells apart."""
+    columns = np.unique(ensemble.feature[~ensemble.is_leaf])
+    codes = [_codes(ensemble, column, background.rows[:, column]) for column in columns]
+    table = np.stack([*codes, np.zeros(len(background.rows), dtype=np.int64)], axis=1)
+    _, first, position = np.unique(table, axis=0, return_index=True, return_inverse=True)
+    if len(first) == len(table):
+        return background
+    # In the order in which they come; `bincount` adds their weights up.
+    order = np.argsort(first)
+    weights = np.bincount(position.reshape(-1), weights=background.weights)[order]
+    return Background(np.ascontiguousarray(background.rows[first[order]]), weights.astype(np.float64))
+
+
+def _codes(ensemble: TreeEnsemble, column: int, x: Array) -> npt.NDArray[np.int64]:
+    """Numbers that are equal where no split on this column tells two values apart."""
+    nodes = ensemble.feature == column
+    if (ensemble.category_set[nodes] >= 0).any():
+        return np.unique(x, return_inverse=True)[1].reshape(-1).astype(np.int64)
+    place = np.searchsorted(np.unique(ensemble.threshold[nodes]), x.astype(np.float64), side="left")
+    return np.where(np.isnan(x), -1, place)
 
 
 def with_covers_of(ensemble: TreeEnsemble, background: Background) -> TreeEnsemble:

@@ -13,7 +13,7 @@ import numpy.typing as npt
 
 from .. import _core
 from ..errors import InputError
-from ..model.ensemble import TreeEnsemble
+from ..model.ensemble import TreeEnsemble, only_output
 from ..players.players import Players
 from .contract import Values
 from .indices import SHAPLEY, Index
@@ -50,6 +50,7 @@ class Program:
                 f"Unset {KERNEL_VARIABLE} to use the best one."
             )
         self.ensemble = ensemble
+        self.players = players
         self._constants = _constants(ensemble)
         self.index = index
         self.n_players = ensemble.n_features if players is None else players.n_players
@@ -79,6 +80,13 @@ class Program:
     def kernel(self) -> str:
         """The instruction set in use: "avx512", "avx2", or "baseline": what any machine has (SSE2, NEON)."""
         return self.compiled.kernel
+
+    def of_output(self, output: int) -> Program:
+        """The same of one output only; itself if there are no others."""
+        if self.n_outputs == 1:
+            return self
+        ensemble = only_output(self.ensemble, output)
+        return Program(ensemble, players=self.players, index=self.index, kernel=self.kernel)
 
     def predict(self, rows: Values, *, n_jobs: int | None = None) -> Float64:
         """(n_rows, n_outputs) raw predictions of rows that are ready to be read."""

@@ -10,7 +10,7 @@ import numpy.typing as npt
 from ..errors import InputError
 from ..model.links import Link
 from .background import BackgroundEngine
-from .background_rows import Background
+from .background_rows import Background, merge_alike
 from .contract import Tell, Values
 from .program import Program
 from .sets import SetEngine
@@ -28,24 +28,29 @@ class RescaledEngine:
 
     For every row x and background row z the values of the raw output are multiplied by the slope
     ``(g(f(x)) - g(f(z))) / (f(x) - f(z))``, so that they add up to the difference of g; then comes the mean
-    over z. This costs time in proportion to rows times background rows.
+    over z. This costs time in proportion to rows times background rows, of which those that the trees of an
+    output do not tell apart count as one. Each output has its own slopes, and so an engine of its own trees.
     """
 
     def __init__(
         self, program: Program, background: Background, link: Link, *, n_jobs: int | None = None
     ) -> None:
-        self._raw = BackgroundEngine(program, background, n_jobs=n_jobs, scan_only=True)
         self.program = program
         self.n_players, self.n_outputs = program.n_players, program.n_outputs
         self.link = link
+        self._background = background
+        self._margins = program.predict(background.rows, n_jobs=n_jobs)
+        self._outputs = [
+            _Output(program.of_output(output), background, n_jobs) for output in range(self.n_outputs)
+        ]
 
     def base_values(self, y: Float64 | None = None) -> Float64:
         """(n_outputs,) the mean of ``g`` over the background; (n_rows, n_outputs) if it depends on ``y``."""
-        mean, margins = self._raw.background.mean, self._raw.margins
+        mean = self._background.mean
         if y is None:
-            return mean(self.link.apply(margins, None))
+            return mean(self.link.apply(self._margins, None))
         distinct, position = np.unique(y, return_inverse=True)
-        means = [mean(self.link.apply(margins, np.full((1, 1), one))) for one in distinct]
+        means = [mean(self.link.apply(self._margins, np.full((1, 1), one))) for one in distinct]
         return np.asarray(np.array(means)[position.reshape(-1)])
 
     def values(
@@ -58,24 +63,15 @@ class RescaledEngine:
         progress: Tell | None = None,
     ) -> None:
         """Write the values of ``rows`` to ``out``, (n_rows, n_players, n_outputs)."""
-        margins = self.program.predict(rows, n_jobs=n_jobs)
-        step = max(1, _NUMBERS_AT_ONCE // len(self._raw.margins))
-        scratch = out if self.n_outputs == 1 else np.empty((min(step, len(rows)), *out.shape[1:]), out.dtype)
-        for start in range(0, len(rows), step):
-            some = slice(start, min(start + step, len(rows)))
-            for output in range(self.n_outputs):
-                slopes = self.link.slope(
-                    margins[some, output, None],
-                    self._raw.margins[None, :, output],
-                    None if y is None else y[some, None],
-                )
-                written = out[some] if self.n_outputs == 1 else scratch[: some.stop - some.start]
-                weights = np.ascontiguousarray(slopes * self._raw.background.shares)
-                self._raw.weighted_values(rows[some], written, weights, n_jobs=n_jobs)
-                if self.n_outputs > 1:
-                    out[some, :, output] = written[:, :, output]
-            if progress is not None:
-                progress(some.stop / len(rows))
+        for number, output in enumerate(self._outputs):
+            step = max(1, _NUMBERS_AT_ONCE // len(output.position))
+            for start in range(0, len(rows), step):
+                some = slice(start, min(start + step, len(rows)))
+                written = out[some] if self.n_outputs == 1 else np.empty((*out[some].shape[:2], 1), out.dtype)
+                output.values(rows[some], written, self.link, None if y is None else y[some, None], n_jobs)
+                out[some, :, number] = written[:, :, 0]
+                if progress is not None:
+                    progress((number + some.stop / len(rows)) / self.n_outputs)
 
     def pairs(
         self, rows: Values, out: Values, *, n_jobs: int | None = None, progress: Tell | None = None
@@ -87,4 +83,23 @@ class RescaledEngine:
 
     def sets(self, kind: str | None, order: Any) -> SetEngine:
         """Interactions are those of the raw output only, and of pairs."""
-        return self._raw.sets(kind, order)
+        return self._outputs[0].raw.sets(kind, order)
+
+
+class _Output:
+    """The raw values of one output, and the slopes they are multiplied by."""
+
+    def __init__(self, program: Program, background: Background, n_jobs: int | None) -> None:
+        self.raw = BackgroundEngine(
+            program, merge_alike(background, program.ensemble), n_jobs=n_jobs, scan_only=True
+        )
+        # Background rows of equal raw output share their slopes.
+        self._distinct, self.position = np.unique(self.raw.margins[:, 0], return_inverse=True)
+        self._shares = self.raw.background.shares
+
+    def values(self, rows: Values, out: Values, link: Link, y: Float64 | None, n_jobs: int | None) -> None:
+        """Write the values of ``rows`` to ``out``, (n_rows, n_players, 1)."""
+        margins = self.raw.program.predict(rows, n_jobs=n_jobs)
+        slopes = link.slope(margins, self._distinct[None], y)
+        weights = np.ascontiguousarray(slopes[:, self.position.reshape(-1)] * self._shares)
+        self.raw.weighted_values(rows, out, weights, n_jobs=n_jobs)

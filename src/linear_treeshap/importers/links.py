@@ -38,7 +38,9 @@ def link_of(model: Any) -> Link | None:
 
 def is_softmax(model: Any) -> bool:
     """Are the probabilities of this model known to be a softmax of all raw outputs at once?"""
-    return not isinstance(model, SavedModel) and bool(_answer("is_softmax", unwrap(model)))
+    if isinstance(model, SavedModel):
+        return model.is_softmax
+    return bool(_answer("is_softmax", unwrap(model)))
 
 
 def _answer(question: str, model: Any) -> Any:

@@ -269,12 +269,12 @@ def first_trees(ensemble: TreeEnsemble, n_trees: int | None) -> TreeEnsemble:
     if n_trees >= ensemble.n_trees:
         return ensemble
     nodes = slice(0, int(ensemble.tree_offsets[n_trees]))
-    per_node = ("left", "right", "feature", "threshold", "cover", "value", "missing_left", "category_set")
     return replace(
         ensemble,
         tree_offsets=ensemble.tree_offsets[: n_trees + 1],
         tree_output=ensemble.tree_output[:n_trees],
-        **{name: getattr(ensemble, name)[nodes] for name in per_node},
+        value=ensemble.value[nodes],
+        **{name: getattr(ensemble, name)[nodes] for name in _PER_NODE},
     )
 
 
@@ -282,6 +282,27 @@ def widened(ensemble: TreeEnsemble, n_features: int) -> TreeEnsemble:
     """The same trees over more columns, and no others."""
     row_format = replace(ensemble.row_format, n_features=n_features, takes_more=False)
     return replace(ensemble, row_format=row_format)
+
+
+def only_output(ensemble: TreeEnsemble, output: int) -> TreeEnsemble:
+    """The ensemble of one output: the trees that speak of it, and of vector leaves its own column."""
+    if ensemble.n_outputs == 1:
+        return ensemble
+    is_used = (ensemble.tree_output <= output) & (output < ensemble.tree_output + ensemble.width)
+    nodes = is_used[ensemble.tree_of_node]
+    column = output - ensemble.tree_output[ensemble.tree_of_node[nodes]]
+    return replace(
+        ensemble,
+        tree_offsets=np.concatenate([[0], np.cumsum(np.diff(ensemble.tree_offsets)[is_used])]),
+        tree_output=np.zeros(int(is_used.sum()), dtype=np.int32),
+        value=ensemble.value[nodes, column][:, None],
+        base_values=ensemble.base_values[[output]],
+        output_names=None if ensemble.output_names is None else (ensemble.output_names[output],),
+        **{name: getattr(ensemble, name)[nodes] for name in _PER_NODE},
+    )
+
+
+_PER_NODE = ("left", "right", "feature", "threshold", "cover", "missing_left", "category_set")
 
 
 def _frozen_array(name: str, given: Any, dtype: Any, ndim: int) -> npt.NDArray[Any]:
