@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import pickle
 from collections.abc import Callable
+from dataclasses import replace
 from fractions import Fraction
 from math import comb, factorial
 from typing import Any
@@ -14,7 +15,7 @@ import pytest
 from engines import value_engine
 from strategies import chain, random_ensemble, random_rows
 
-from linear_treeshap import InputError, TreeExplainer, kernels, oracle
+from linear_treeshap import InputError, TreeExplainer, global_interactions, kernels, oracle
 from linear_treeshap.engines.indices import Beta, index_of
 from linear_treeshap.model.ensemble import TreeEnsemble
 
@@ -97,6 +98,45 @@ def test_equals_the_definition(name: str, setting: str) -> None:
         for kernel in kernels():
             error = np.abs(values(ensemble, rows, index, kernel) - expected).max()
             assert error <= 1e-12 * np.abs(ensemble.value).max(), kernel
+
+
+@pytest.mark.filterwarnings("error")
+@pytest.mark.parametrize("size", [1e-300, 1e-298, 1e298, 1e300])
+@pytest.mark.parametrize("name", ["shapley", "first in", "last in", "measure"])
+def test_leaves_of_any_size_keep_their_digits(name: str, size: float) -> None:
+    """At the end points, where the recurrence divides by 2^-64, as elsewhere; covers are skewed or zero."""
+    rng = np.random.default_rng(11)
+    index, weight = INDICES[name]
+    for _ in range(10):
+        ensemble = random_ensemble(rng, n_features=N_FEATURES, n_trees=1, max_leaves=12, zero_cover=True)
+        ensemble = replace(ensemble, value=ensemble.value * size / 4, base_values=np.zeros(1))
+        rows = random_rows(rng, ensemble, 3)
+        exact = [oracle.shapley_values(ensemble, x, weight=weight, by="leaves") for x in rows]
+        error = np.abs(values(ensemble, rows, index) - np.array([oracle.as_float(e) for e in exact]))
+        assert error.max() <= 1e-12 * np.abs(ensemble.value).max()
+
+
+@pytest.mark.filterwarnings("error")
+@pytest.mark.parametrize("size", [1e-300, 1e300])
+def test_shapley_taylor_keeps_the_digits_of_leaves_of_any_size(size: float) -> None:
+    """Its smaller sets are measured at the end point 0. A power of two more or less changes no digit."""
+    rng = np.random.default_rng(12)
+    ensemble = random_ensemble(rng, n_features=N_FEATURES, n_outputs=2, n_trees=4, zero_cover=True)
+    scale = 2.0 ** int(np.log2(size))
+    other = replace(ensemble, value=ensemble.value * scale, base_values=ensemble.base_values * scale)
+    rows = random_rows(rng, ensemble, 20)
+    for ask in (
+        lambda e: e.interactions(rows, 3, index="STII").values,
+        lambda e: e.shap_interaction_values(rows),
+        lambda e: e.shap_values(rows),
+        lambda e: global_interactions(e, rows, 2, index="STII").sum,
+    ):
+        np.testing.assert_allclose(
+            ask(TreeExplainer(other)) / scale, ask(TreeExplainer(ensemble)), rtol=0, atol=1e-14
+        )
+        with_data = (TreeExplainer(e, rows[:5]) for e in (other, ensemble))
+    found, expected = (e.shap_interaction_values(rows) for e in with_data)
+    np.testing.assert_allclose(found / scale, expected, rtol=0, atol=1e-14)
 
 
 @pytest.mark.parametrize("n_players", [1, 2, 7, 40, 200])

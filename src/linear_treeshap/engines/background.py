@@ -89,6 +89,7 @@ class BackgroundEngine:
         self._of_players.explain(
             rows, out, pair_weights=weights, n_threads=n_threads(n_jobs), progress=progress
         )
+        self.program.rescale(out)
 
     def pairs(
         self, rows: Values, out: Values, *, n_jobs: int | None = None, progress: Tell | None = None
@@ -109,6 +110,7 @@ class BackgroundEngine:
             self._of_pairs.explain(
                 rows[some], found, pair_weights=None, n_threads=n_threads(n_jobs), progress=None
             )
+            self.program.rescale(found)
             matrix[:, pairs[:, 0], pairs[:, 1]] = matrix[:, pairs[:, 1], pairs[:, 0]] = found / 2
             matrix[:, diagonal, diagonal] = own - matrix.sum(axis=2)
             with np.errstate(over="ignore"):  # beyond float32 is infinity

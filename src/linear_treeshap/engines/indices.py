@@ -28,7 +28,8 @@ Float64 = npt.NDArray[np.float64]
 Rule = tuple[Float64, Float64, Float64]
 
 #: At t = 0 and t = 1 the recurrence would divide by zero. So far from either end it does not, the value moves
-#: by far less than rounding, and sets of up to 16 players still do not underflow.
+#: by far less than rounding, and sets of up to 16 players still do not underflow, because leaves are compiled
+#: as numbers that are not far from one (`Program`). Errors are relative to the largest leaf of an output.
 _END = 2.0**-64
 
 #: Weights per coalition size that no measure has make rules whose weights cancel; up to this sum of absolute

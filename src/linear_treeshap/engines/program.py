@@ -52,6 +52,7 @@ class Program:
         self.ensemble = ensemble
         self.players = players
         self._constants = _constants(ensemble)
+        self._exponents = _exponents(ensemble)
         self.index = index
         self.n_players = ensemble.n_features if players is None else players.n_players
         self.n_outputs = ensemble.n_outputs
@@ -66,7 +67,7 @@ class Program:
             category_offsets=ensemble.category_offsets,
             category_codes=ensemble.category_codes,
             cover=ensemble.cover,
-            value=ensemble.value,
+            value=_in_range(ensemble, self._exponents),
             tree_output=ensemble.tree_output,
             player=np.arange(ensemble.n_features, dtype=np.int32) if players is None else players.of_column,
             n_outputs=ensemble.n_outputs,
@@ -92,7 +93,14 @@ class Program:
         """(n_rows, n_outputs) raw predictions of rows that are ready to be read."""
         out = np.empty((len(rows), self.n_outputs))
         self.compiled.predict(rows, out, block_weights=None, n_threads=n_threads(n_jobs))
+        self.rescale(out)
         return out + self._constants
+
+    def rescale(self, out: Values) -> None:
+        """Give numbers that the compiled model found, (…, n_outputs), the size that its leaves have."""
+        if self._exponents.any():
+            with np.errstate(over="ignore", under="ignore"):  # beyond float32 is infinity
+                np.ldexp(out, self._exponents, out=out)
 
     def predict_sums(self, rows: Values, *, n_jobs: int | None = None) -> Float64:
         """(n_blocks, n_outputs) sums of predictions over 64 rows each, in which a row counts for its
@@ -100,6 +108,7 @@ class Program:
         starts = np.arange(0, len(rows), BLOCK_ROWS)
         out = np.empty((len(starts), self.n_outputs))
         self.compiled.predict(rows, out, block_weights=_BLOCK_WEIGHTS, n_threads=n_threads(n_jobs))
+        self.rescale(out)
         return out + np.add.reduceat(block_weights(len(rows)), starts)[:, None] * self._constants
 
 
@@ -112,6 +121,29 @@ def _constants(ensemble: TreeEnsemble) -> Float64:
             total, ensemble.tree_output[alone] + column, ensemble.value[ensemble.tree_offsets[alone], column]
         )
     return total
+
+
+#: Leaves whose largest is beyond this power of two, or below its inverse, are compiled with another exponent:
+#: the walk multiplies them by covers, and by numbers as far from one as the end points of indices.
+_MAX_EXPONENT = 256
+
+
+def _exponents(ensemble: TreeEnsemble) -> npt.NDArray[np.int32]:
+    """(n_outputs,) the powers of two by which the leaves of each output are divided; mostly zeros."""
+    largest = np.zeros(ensemble.n_outputs)
+    for column in range(ensemble.width):
+        of_node = ensemble.tree_output[ensemble.tree_of_node] + column
+        np.maximum.at(largest, of_node, np.abs(ensemble.value[:, column]))
+    exponents = np.frexp(largest)[1].astype(np.int32)
+    return np.where((largest > 0) & (np.abs(exponents) > _MAX_EXPONENT), exponents, 0).astype(np.int32)
+
+
+def _in_range(ensemble: TreeEnsemble, exponents: npt.NDArray[np.int32]) -> Float64:
+    """The leaf values without these exponents: exact but for leaves that do not count beside others."""
+    if not exponents.any():
+        return ensemble.value
+    columns = ensemble.tree_output[ensemble.tree_of_node][:, None] + np.arange(ensemble.width)
+    return np.asarray(np.ldexp(ensemble.value, -exponents[columns]))
 
 
 #: Rows whose predictions are summed at once.

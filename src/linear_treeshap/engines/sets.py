@@ -99,6 +99,7 @@ class SetEngine:
 
     def __init__(self, program: Program, terms: Terms) -> None:
         self.n_players, self.n_outputs = program.n_players, program.n_outputs
+        self._rescale = program.rescale
         self._terms = [_compiled(program, term) for term in terms]
         self._sizes = [len(term.sets) for term in self._terms]
         self.sets = tuple(tuple(players) for term in self._terms for players in term.sets)
@@ -115,6 +116,7 @@ class SetEngine:
             if written is not target:
                 target[...] = written
             begin += size
+        self._rescale(out)
 
     def matrices(
         self, rows: Values, out: Values, *, n_jobs: int | None = None, progress: Tell | None = None
@@ -122,6 +124,7 @@ class SetEngine:
         """Write orders 1 and 2 to ``out``, (n_rows, n_players, n_players, n_outputs), pairs split in half."""
         (term,) = self._terms
         term.explain_dense(rows, out, n_threads=n_threads(n_jobs), progress=progress)
+        self._rescale(out)
 
     def add_up(
         self,
@@ -135,7 +138,11 @@ class SetEngine:
         begin = 0
         for term, size in zip(self._terms, self._sizes, strict=True):
             here = slice(begin, begin + size)
-            term.add_up(rows, sums[here], sums_abs[here], n_threads=n_threads(n_jobs), progress=None)
+            found, found_abs = np.zeros_like(sums[here]), np.zeros_like(sums[here])
+            term.add_up(rows, found, found_abs, n_threads=n_threads(n_jobs), progress=None)
+            for total, part in ((sums, found), (sums_abs, found_abs)):
+                self._rescale(part)
+                total[here] += part
             begin += size
 
     def _share(self, progress: Tell | None, done: int) -> Tell | None:

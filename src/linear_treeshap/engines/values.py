@@ -42,6 +42,7 @@ class ValueEngine:
     ) -> None:
         """Write the values of ``rows`` to ``out``, (n_rows, n_players, n_outputs)."""
         self._native.explain(rows, out, n_threads=n_threads(n_jobs), progress=progress)
+        self.program.rescale(out)
 
     def pairs(
         self, rows: Values, out: Values, *, n_jobs: int | None = None, progress: Tell | None = None
