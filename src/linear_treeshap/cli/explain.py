@@ -63,12 +63,7 @@ def add_to(subparsers: Any) -> argparse.ArgumentParser:
     parser.add_argument("--base-values", action="store_true", help="add a column of base values")
     parser.add_argument("--float32", action="store_true", help="write values as float32")
     parser.add_argument("--n-jobs", metavar="N", type=threads, help="threads (default: all CPUs)")
-    parser.add_argument(
-        "--no-check",
-        dest="check",
-        action="store_false",
-        help="do not compare the sums of values with predictions",
-    )
+    rows.add_check_argument(parser)
     rows.add_progress_argument(parser)
     parser.add_argument("--json", action="store_true", help="print what was done, as JSON")
     parser.set_defaults(run=run)

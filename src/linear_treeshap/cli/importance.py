@@ -35,6 +35,7 @@ def add_to(subparsers: Any) -> argparse.ArgumentParser:
     models.add_groups_argument(parser)
     parser.add_argument("--top", metavar="K", type=count, help="only the K most important features")
     parser.add_argument("--n-jobs", metavar="N", type=threads, help="threads (default: all CPUs)")
+    rows.add_check_argument(parser)
     rows.add_progress_argument(parser)
     parser.add_argument("--json", action="store_true", help="print JSON")
     parser.set_defaults(run=run)
@@ -57,7 +58,7 @@ def run(args: argparse.Namespace) -> None:
                 tell(batch.share)
 
         try:
-            found = global_importance(explainer, batches())
+            found = global_importance(explainer, batches(), check_additivity=args.check)
         except Exception as error:
             raise reader.named(error, first_row) from error
     ranked = _ranked(found, args.top)

@@ -61,6 +61,15 @@ def add_arguments(parser: argparse.ArgumentParser, *, optional: bool = False) ->
     )
 
 
+def add_check_argument(parser: argparse.ArgumentParser) -> None:
+    parser.add_argument(
+        "--no-check",
+        dest="check",
+        action="store_false",
+        help="do not compare the sums of values with predictions",
+    )
+
+
 def add_progress_argument(parser: argparse.ArgumentParser) -> None:
     parser.add_argument(
         "--progress",
