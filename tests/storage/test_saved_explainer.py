@@ -239,6 +239,27 @@ def test_any_rows_of_cells_go_the_same_way(ensemble: TreeEnsemble, seed: int) ->
     np.testing.assert_array_equal(cells.of_rows(cells.rows(numbers)), numbers)
 
 
+@pytest.mark.parametrize("others", [[], [0.25], [-np.inf], [-np.inf, 0.25]])
+def test_a_node_that_tells_known_from_missing_has_finite_cells(others: list[float]) -> None:
+    """scikit-learn's threshold is infinite there, and its forests take no infinities."""
+    thresholds = [*others, np.inf]
+    n = len(thresholds)
+    chain = {
+        "children_left": [node for i in range(n) for node in (2 * i + 1, -1)] + [-1],
+        "children_right": [node for i in range(n) for node in (2 * i + 2, -1)] + [-1],
+        "features": [0, -1] * n + [-1],
+        "thresholds": [x for threshold in thresholds for x in (threshold, 0.0)] + [0.0],
+        "values": np.arange(2.0 * n + 1),
+        "node_sample_weight": [0.0] * (2 * n + 1),
+    }
+    ensemble = import_model({"trees": [chain]})
+    cells = Cells(ensemble)
+    assert np.isfinite(cells.members[0]).any()
+    rows = np.array([[-np.inf], [-1.0], [0.0], [0.25], [np.nextafter(0.25, 1)], [1e300], [np.inf], [np.nan]])
+    found = ensemble.predict(cells.rows(cells.of_rows(rows)))
+    np.testing.assert_array_equal(found, ensemble.predict(rows))
+
+
 def test_a_background_takes_a_byte_or_two_for_each_column_that_is_asked_about(path: Path) -> None:
     """And its numbers are not in the file."""
     model = zoo.load("sklearn_random_forest_regressor")

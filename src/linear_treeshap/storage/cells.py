@@ -129,6 +129,8 @@ def _members(cuts: Float64, dtype: np.dtype[Any], *, whole: bool) -> Array:
         ends = cuts.astype(dtype)
         # Rounded down: a cell ends at its cut. If that leaves the cell, no row is in it.
         ends = np.where(ends.astype(np.float64) > cuts, np.nextafter(ends, dtype.type(-np.inf)), ends)
+        if len(ends) and cuts[-1] == np.inf:  # of a node that tells known numbers from missing ones
+            ends[-1] = np.nextafter(ends[-2], dtype.type(np.inf)) if len(ends) > 1 else 0
         above = np.nextafter(ends[-1], dtype.type(np.inf)) if len(ends) else dtype.type(0)
         if whole:
             before = np.concatenate([[-np.inf], cuts[:-1]])
