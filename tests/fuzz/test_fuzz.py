@@ -150,7 +150,7 @@ def test_other_bits_of_one_row_are_found(monkeypatch: pytest.MonkeyPatch) -> Non
 def test_a_wrong_case_is_made_smaller(monkeypatch: pytest.MonkeyPatch) -> None:
     """The error is in every tree and row, so one of each is left."""
     tampered(monkeypatch, "shap_values", slightly_larger)
-    found = values.case(generator("test", 1, 1)).findings[0]
+    found = values.case(generator("test", 1, 0)).findings[0]
     assert "smallest case: 1 trees of" in found.what
     assert ", 1 rows of" in found.what
 
