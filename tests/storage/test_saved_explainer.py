@@ -424,6 +424,7 @@ HOSTILE: list[tuple[str, Callable[[Header, dict[str, bytes]], None], str]] = [
     ("perturbation", explained(feature_perturbation="auto"), "one of the two there are"),
     ("path-dependent", explained(feature_perturbation="tree_path_dependent"), "which do not fit"),
     ("predicts_raw", explained(predicts_raw=1), "explained must have"),
+    ("is_softmax", explained(is_softmax=None), "explained must have"),
     ("methods", explained(methods=[1]), "methods must be a list of texts"),
     ("link", explained(link="logistic"), "link must be a list of texts"),
     ("link's kind", explained(link=["probit"]), "link must be logistic"),
@@ -515,7 +516,13 @@ def test_a_wide_background_that_cannot_be_held_is_refused(path: Path) -> None:
             "model_output": "raw",
             "feature_perturbation": "interventional",
         }
-        plain |= {"index": ["shapley"], "link": None, "predicts_raw": True, "methods": []}
+        plain |= {
+            "index": ["shapley"],
+            "link": None,
+            "predicts_raw": True,
+            "methods": [],
+            "is_softmax": False,
+        }
         header["__metadata__"]["explained"] = json.dumps(plain)
 
     path.write_bytes(rewritten(path.read_bytes(), change))

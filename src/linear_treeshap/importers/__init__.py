@@ -28,9 +28,9 @@ import numpy.typing as npt
 
 from ..errors import FileFormatError, InputError, LinearTreeShapError, UnsupportedModelError
 from ..model.ensemble import TreeEnsemble
+from ..model.saved_model import SavedModel
 from ..rows.rows import Rows
 from ..rows.rows import read_rows as read_plain_rows
-from ..model.saved_model import SavedModel
 
 __all__ = [
     "IMPORTERS",

@@ -28,7 +28,7 @@ from ..errors import (
 )
 from ..model.ensemble import TreeEnsemble, check_n_outputs
 from ..model.links import Exponential, Link, Logistic
-from ..model.row_format import RowFormat, check_n_features
+from ..model.row_format import RowFormat
 from ..rows.frames import column_names, match_columns
 from ..rows.rows import Rows
 from ..rows.rows import read_rows as read_plain_rows

@@ -44,7 +44,7 @@ def is_softmax(model: Any) -> bool:
 
 
 def _answer(question: str, model: Any) -> Any:
-    """What the model's importer says; None if it says nothing, or if there are trees without their library."""
+    """What the model's importer says; None if it says nothing, or there are trees without their library."""
     if isinstance(model, (TreeEnsemble, str, os.PathLike)):
         return None
     answer = getattr(importer_of(model), question, None)

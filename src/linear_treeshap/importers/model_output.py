@@ -99,7 +99,14 @@ def saved_model_of(model: Any, ensemble: TreeEnsemble) -> SavedModel:
         return model
     if isinstance(model, (TreeEnsemble, str, os.PathLike, Mapping)):
         return SavedModel(ensemble, type(model).__name__)
-    return SavedModel(ensemble, type(model).__name__, link_of(model), predicts_raw(model), methods_of(model))
+    return SavedModel(
+        ensemble,
+        type(model).__name__,
+        link_of(model),
+        predicts_raw(model),
+        methods_of(model),
+        is_softmax(model),
+    )
 
 
 def _is_logistic(function: Any) -> bool:

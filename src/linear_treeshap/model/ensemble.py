@@ -26,7 +26,7 @@ import numpy.typing as npt
 from ..errors import FileFormatError, InputError, ModelError
 from ..model.row_format import RowFormat
 
-__all__ = ["TreeEnsemble", "check_n_outputs", "first_trees", "widened"]
+__all__ = ["TreeEnsemble", "check_n_outputs", "first_trees", "only_output", "widened"]
 
 Int32 = npt.NDArray[np.int32]
 Int64 = npt.NDArray[np.int64]

@@ -1,6 +1,6 @@
 """Where rows go in the trees of an ensemble: all trees at once, a level at a time, in NumPy.
 
-In come rows that are ready to be read; out come the nodes they visit.
+In come rows that are ready to be read; out come the nodes they visit, or raw predictions.
 """
 
 from __future__ import annotations
@@ -13,13 +13,39 @@ import numpy.typing as npt
 
 from .ensemble import TreeEnsemble
 
-__all__ = ["visited_nodes"]
+__all__ = ["visited_nodes", "walk_trees"]
 
 Float64 = npt.NDArray[np.float64]
 Array = npt.NDArray[Any]
 
 #: Rows times trees that are walked at once: some 50 MB of temporary arrays.
 _WALKED_AT_ONCE = 1 << 20
+
+
+def walk_trees(ensemble: TreeEnsemble, rows: Array) -> Float64:
+    """Raw predictions (n_rows, n_outputs) of rows that are ready to be read, all trees at once.
+
+    The same as `TreeEnsemble.predict`, but a row visits one node per level instead of all nodes.
+    """
+    out = np.tile(ensemble.base_values, (len(rows), 1))
+    at_once = max(1, _WALKED_AT_ONCE // max(1, ensemble.n_trees))
+    for start in range(0, len(rows), at_once):
+        part = rows[start : start + at_once]
+        leaves = _leaves(ensemble, part)
+        for column in range(ensemble.width):
+            added = ensemble.value[leaves, column]
+            for output in np.unique(ensemble.tree_output):
+                chosen = ensemble.tree_output == output
+                out[start : start + at_once, output + column] += added[:, chosen].sum(axis=1)
+    return out
+
+
+def _leaves(ensemble: TreeEnsemble, rows: Array) -> Array:
+    """(n_rows, n_trees) the leaf in which each row ends."""
+    leaves = np.empty((len(rows), ensemble.n_trees), dtype=np.int64)
+    for nodes, visitors in _levels(ensemble, rows):
+        leaves[visitors, ensemble.tree_of_node[nodes]] = nodes
+    return leaves
 
 
 def visited_nodes(ensemble: TreeEnsemble, rows: Array) -> Iterator[tuple[Array, Array]]:

@@ -23,3 +23,5 @@ class SavedModel:
     predicts_raw: bool = False
     #: The names of its prediction methods, which are names of outputs.
     methods: tuple[str, ...] = ()
+    #: Are its probabilities a softmax of all raw outputs at once?
+    is_softmax: bool = False

@@ -27,7 +27,7 @@ from ..errors import AdditivityError, InputError
 from ..model.ensemble import TreeEnsemble
 from ..model.links import Link, steepness
 
-__all__ = ["SAMPLED_ROWS", "Check", "Checks", "scale_of", "tolerance_of"]
+__all__ = ["SAMPLED_ROWS", "Check", "Checks", "compare_with_library", "scale_of", "tolerance_of"]
 
 Float64 = npt.NDArray[np.float64]
 Array = npt.NDArray[Any]
@@ -89,7 +89,10 @@ class Check:
         numbers = self._sampled(part, block)
         if len(numbers):
             ours = self.trees.predict(np.ascontiguousarray(block[numbers - part.start]), n_jobs=self.n_jobs)
-            self.against_library(ours, self.library(numbers), numbers)
+            theirs = self.library(numbers)
+            compare_with_library(
+                ours, theirs, numbers, n_trees=self.n_trees, scale=self.scale, tolerance=self.tolerance
+            )
 
     def _sampled(self, part: slice, block: Array) -> Numbers:
         spread: Numbers = self._spread[(self._spread >= part.start) & (self._spread < part.stop)]
@@ -99,25 +102,6 @@ class Check:
             odd = np.flatnonzero(~np.isfinite(block.sum(axis=1)))
         n_odd = min(len(odd), -(-_ODD_ROWS * len(block) // self.n_rows))
         return np.asarray(np.union1d(spread, odd[_spread(len(odd), n_odd)] + part.start))
-
-    def against_library(self, ours: Float64, theirs: Float64, numbers: Numbers) -> None:
-        """Compare raw predictions of the rows with these numbers."""
-        if theirs.shape != ours.shape:
-            raise AdditivityError(
-                f"The model predicts an array of shape {theirs.shape} for {ours.shape[0]} rows and "
-                f"{ours.shape[1]} outputs. Was the model trained again after the explainer was made?"
-            )
-        rounding = _rounding(theirs, self.n_trees) * self.scale
-        difference = _Difference(ours, theirs, rounding if self.tolerance is None else self.tolerance)
-        if difference.is_found:
-            raise AdditivityError(
-                f"Values cannot add up to the model's own prediction: its trees, as they were read, predict "
-                f"otherwise in {difference.n_rows} of {len(ours)} rows compared. Worst is "
-                f"{difference.words(numbers, 'the trees give', 'the model predicts')}. Likely causes: the "
-                f"rows carry a base_margin or init_score; the model was trained on after the explainer was "
-                f"made; or the library reads these rows otherwise than this one, which is a bug worth "
-                f"reporting. {_REMEDY}"
-            )
 
     def sums(
         self, part: slice, block: Array, values: Array, base_values: Float64, y: Float64 | None = None
@@ -197,6 +181,34 @@ class Checks:
             self.reading.rows(part, block)
         if self.adding is not None and self.base_values is not None:
             self.adding.total(block, total, self.base_values(None))
+
+
+def compare_with_library(
+    ours: Float64,
+    theirs: Float64,
+    numbers: Numbers,
+    *,
+    n_trees: int,
+    scale: float,
+    tolerance: float | None = None,
+) -> None:
+    """Raise AdditivityError unless the trees predict what the library does, for rows with these numbers."""
+    if theirs.shape != ours.shape:
+        raise AdditivityError(
+            f"The model predicts an array of shape {theirs.shape} for {ours.shape[0]} rows and "
+            f"{ours.shape[1]} outputs. Was the model trained again after the explainer was made?"
+        )
+    rounding = _rounding(theirs, n_trees) * scale
+    difference = _Difference(ours, theirs, rounding if tolerance is None else tolerance)
+    if difference.is_found:
+        raise AdditivityError(
+            f"Values cannot add up to the model's own prediction: its trees, as they were read, predict "
+            f"otherwise in {difference.n_rows} of {len(ours)} rows compared. Worst is "
+            f"{difference.words(numbers, 'the trees give', 'the model predicts')}. Likely causes: the "
+            f"rows carry a base_margin or init_score; the model was trained on after the explainer was "
+            f"made; or the library reads these rows otherwise than this one, which is a bug worth "
+            f"reporting. {_REMEDY}"
+        )
 
 
 def _spread(n: int, n_chosen: int) -> Numbers:

@@ -21,7 +21,7 @@ from ..importers import raw_prediction
 from ..importers.pipelines.preprocessing import unwrap
 from ..model.ensemble import TreeEnsemble
 from ..model.routing import walk_trees
-from ..results import additivity
+from ..results.additivity import compare_with_library, scale_of
 from ..rows.rows import read_rows
 from .cells import Cells
 
@@ -89,12 +89,8 @@ def check_fingerprint(ensemble: TreeEnsemble, fingerprint: Fingerprint) -> None:
 
 
 def _compare(ensemble: TreeEnsemble, ours: Float64, theirs: Float64) -> None:
-    additivity.check(
-        ours[:, np.newaxis],
-        np.zeros(ensemble.n_outputs),
-        theirs,
-        n_trees=ensemble.n_trees,
-        scale=additivity.scale_of(ensemble),
+    compare_with_library(
+        ours, theirs, np.arange(len(ours)), n_trees=ensemble.n_trees, scale=scale_of(ensemble)
     )
 
 

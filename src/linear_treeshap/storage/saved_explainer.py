@@ -228,6 +228,7 @@ def _plain_explained(explained: Explained) -> dict[str, Any]:
         "link": _plain_link(model.link),
         "predicts_raw": model.predicts_raw,
         "methods": list(model.methods),
+        "is_softmax": model.is_softmax,
     }
 
 
@@ -376,8 +377,13 @@ def _explained(plain: Any, ensemble: TreeEnsemble) -> Explained | None:
     if plain is None:
         return None
     texts = ("model", "model_output", "feature_perturbation")
-    expected = {*texts, "index", "link", "predicts_raw", "methods"}
-    if not isinstance(plain, dict) or set(plain) != expected or not isinstance(plain["predicts_raw"], bool):
+    truths = ("predicts_raw", "is_softmax")
+    expected = {*texts, *truths, "index", "link", "methods"}
+    if (
+        not isinstance(plain, dict)
+        or set(plain) != expected
+        or not all(isinstance(plain[truth], bool) for truth in truths)
+    ):
         raise FileFormatError(f"explained must have {some(expected)}, got {some(plain)}. {REMEDY}")
     if not all(isinstance(plain[text], str) for text in texts):
         raise FileFormatError(f"{', '.join(texts)} must be texts. {REMEDY}")
@@ -389,6 +395,7 @@ def _explained(plain: Any, ensemble: TreeEnsemble) -> Explained | None:
         _link(plain["link"]),
         plain["predicts_raw"],
         _names(plain["methods"], "methods") or (),
+        plain["is_softmax"],
     )
     return Explained(model, plain["model_output"], plain["feature_perturbation"], _index(plain["index"]))
 
