@@ -45,11 +45,6 @@ RowsView cut(const Program& program, const RowsView& rows, std::size_t first, st
     return {data + first * static_cast<std::size_t>(program.n_columns) * number_size, std::min(n, rows.n_rows - first)};
 }
 
-struct BackgroundEngine::Scratch {
-    Buffer<double> x, background_x, phi, path;
-    Buffer<std::uint64_t> words, background_words;
-};
-
 BackgroundEngine::BackgroundEngine(const Program& program, const Kernel& kernel, const RowsView& background,
                                    std::span<const double> weights, bool only_pairs, bool of_couples, int n_threads,
                                    const Control::Poll& poll)
@@ -150,60 +145,58 @@ void BackgroundEngine::fill_tables(const Chunk& chunk, Plan& plan, const RowsVie
     Buffer<double> x;
     for (std::size_t first = 0; first < background.n_rows; first += kReadRows) {
         const RowsView part = cut(program_, background, first, kReadRows);
-        x.reserve(n_blocks(part.n_rows) * kBlockRows * chunk.columns.size());
-        kernel_.transpose(program_, chunk, part, x.reserve(0));
-        parallel_for(chunk.trees.size(), n_threads, control, [&](std::size_t t, bool is_caller) {
-            static thread_local Buffer<std::uint64_t> words;
+        kernel_.transpose(program_, chunk, part, x.reserve(n_blocks(part.n_rows) * kBlockRows * chunk.columns.size()));
+        parallel_for(chunk.trees.size(), n_threads, control, [&](std::size_t t, const Worker& worker) {
             const auto& tree = chunk.trees[t];
-            kernel_.evaluate(program_, chunk, tree, x.data(), n_blocks(part.n_rows),
-                             words.reserve(n_blocks(part.n_rows) * n_words(tree)));
+            std::uint64_t* const words = worker.workspace().satisfied.reserve(n_blocks(part.n_rows) * n_words(tree));
+            kernel_.evaluate(program_, chunk, tree, x.data(), n_blocks(part.n_rows), words);
             double* histogram = histograms[t].data();
             for (const auto& table : plan.trees[t].tables) {
-                kernel_.count(plan.trees[t], table, words.data(), n_words(tree), part.n_rows,
+                kernel_.count(plan.trees[t], table, words, n_words(tree), part.n_rows,
                               weights_.empty() ? nullptr : weights_.data() + first, histogram);
                 histogram += table.n_states();
             }
-            control.advance(0, is_caller);
+            worker.advance(0);
         });
     }
-    double* const tables = plan.tables.reserve(0);
-    parallel_for(chunk.trees.size(), n_threads, control, [&](std::size_t t, bool is_caller) {
+    double* const tables = plan.tables.data();
+    parallel_for(chunk.trees.size(), n_threads, control, [&](std::size_t t, const Worker& worker) {
         const double* histogram = histograms[t].data();
         for (const auto& table : plan.trees[t].tables) {
             fill_table(chunk, chunk.trees[t], plan.trees[t], table, histogram, *moments_, of_couples_, scale_,
                        tables + table.begin);
             histogram += table.n_states();
         }
-        control.advance(chunk.trees[t].splits.size() + 1, is_caller);
+        worker.advance(chunk.trees[t].splits.size() + 1);
     });
 }
 
 // Adds a chunk's values of some rows to values[row][player][output].
 bool BackgroundEngine::explain_chunk(std::size_t c, const RowsView& rows, const double* pair_weights, double* values,
-                                     Control& control, bool is_caller) const {
-    static thread_local Scratch scratch;
+                                     const Worker& worker) const {
+    Workspace& work = worker.workspace();
     const auto& chunk = program_.chunks[c];
     const auto& plan = plans_[c];
     const std::size_t blocks = n_blocks(rows.n_rows);
     const std::size_t n_slots = plan.items.size() * static_cast<std::size_t>(chunk.n_outputs);
-    auto* const x = scratch.x.reserve(blocks * kBlockRows * chunk.columns.size());
-    double* const phi = scratch.phi.reserve(blocks * kBlockRows * n_slots);
+    auto* const x = work.x.reserve(blocks * kBlockRows * chunk.columns.size());
+    double* const phi = work.phi.reserve(blocks * kBlockRows * n_slots);
     std::fill_n(phi, blocks * kBlockRows * n_slots, 0.0);
     kernel_.transpose(program_, chunk, rows, x);
     const RowsView background{background_.data(), n_background_};
     for (std::size_t t = 0; t < chunk.trees.size(); ++t) {
         const auto& tree = chunk.trees[t];
         const auto& planned = plan.trees[t];
-        std::uint64_t* const words = scratch.words.reserve(blocks * n_words(tree));
+        std::uint64_t* const words = work.satisfied.reserve(blocks * n_words(tree));
         kernel_.evaluate(program_, chunk, tree, x, blocks, words);
         kernel_.look_up(planned, plan.tables.data(), words, n_words(tree), rows.n_rows, phi, n_slots * kBlockRows);
         if (planned.scan_child.empty()) continue;
         for (std::size_t first = 0; first < n_background_; first += kScannedRows) {
             const RowsView part = cut(program_, background, first, kScannedRows);
             const std::size_t z_blocks = n_blocks(part.n_rows);
-            auto* const z = scratch.background_x.reserve(z_blocks * kBlockRows * chunk.columns.size());
+            auto* const z = work.background_x.reserve(z_blocks * kBlockRows * chunk.columns.size());
             kernel_.transpose(program_, chunk, part, z);
-            auto* const z_words = scratch.background_words.reserve(z_blocks * n_words(tree));
+            auto* const z_words = work.background_satisfied.reserve(z_blocks * n_words(tree));
             kernel_.evaluate(program_, chunk, tree, z, z_blocks, z_words);
             for (std::size_t b = 0; b < blocks; ++b)
                 for (std::size_t zb = 0; zb < z_blocks; ++zb) {
@@ -218,8 +211,8 @@ bool BackgroundEngine::explain_chunk(std::size_t c, const RowsView& rows, const 
                                       pair_weights == nullptr ? scale_ : 1.0,
                                       phi + b * n_slots * kBlockRows,
                                       of_couples_ ? &plan.couples : nullptr};
-                    kernel_.scan(chunk, tree, planned, *moments_, pairs, scratch.path);
-                    if (!control.advance(0, is_caller)) return false;
+                    kernel_.scan(chunk, tree, planned, *moments_, pairs, work.stack);
+                    if (!worker.advance(0)) return false;
                 }
         }
     }
@@ -231,7 +224,7 @@ bool BackgroundEngine::explain_chunk(std::size_t c, const RowsView& rows, const 
             for (std::size_t o = 0; o < static_cast<std::size_t>(chunk.n_outputs); ++o, from += kBlockRows)
                 row[static_cast<std::size_t>(item) * n_outputs + static_cast<std::size_t>(chunk.output) + o] += *from;
     }
-    return control.advance(chunk.n_leaves * rows.n_rows, is_caller);
+    return worker.advance(chunk.n_leaves * rows.n_rows);
 }
 
 std::size_t BackgroundEngine::rows_per_task(std::size_t n_rows, int n_threads) const {
@@ -263,10 +256,10 @@ void BackgroundEngine::explain(const RowsView& rows, std::span<Value> values, co
     while (begin.back() < rows.n_rows) begin.push_back(std::min(rows.n_rows, begin.back() + task_rows));
     Control control(poll, work);
     explain_by_chunks(begin, plans_.size(), row_values, values, n_threads, control,
-                      [&](std::size_t first, std::size_t n, std::size_t c, double* to, bool is_caller) {
+                      [&](std::size_t first, std::size_t n, std::size_t c, double* to, const Worker& worker) {
                           return explain_chunk(c, cut(program_, rows, first, n),
                                                pair_weights == nullptr ? nullptr : pair_weights + first * n_background_,
-                                               to, control, is_caller);
+                                               to, worker);
                       });
 }
 

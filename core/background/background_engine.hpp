@@ -169,13 +169,12 @@ class BackgroundEngine {
         Buffer<double> tables;
         bool is_scanned = false;
     };
-    struct Scratch;
 
     std::size_t plan_all(int max_bits);
     void number_items();
     void fill_tables(const Chunk& chunk, Plan& plan, const RowsView& background, int n_threads, Control& control);
     bool explain_chunk(std::size_t chunk, const RowsView& rows, const double* pair_weights, double* values,
-                       Control& control, bool is_caller) const;
+                       const Worker& worker) const;
     std::size_t rows_per_task(std::size_t n_rows, int n_threads) const;
 
     const Program& program_;

@@ -91,37 +91,38 @@ void predict(const Program& program, const BackgroundKernel& kernel, const RowsV
              const BlockWeights* weights, int n_threads, const Control::Poll& poll) {
     std::fill(out.begin(), out.end(), 0.0);
     const std::size_t n_outputs = at(program.n_outputs);
-    Control control(poll, std::max<std::size_t>(1, program.n_leaves * rows.n_rows));
-    parallel_for((rows.n_rows + kTaskRows - 1) / kTaskRows, n_threads, control, [&](std::size_t task, bool is_caller) {
-        const RowsView part = cut(program, rows, task * kTaskRows, kTaskRows);
-        Buffer<double> x;
-        Buffer<std::uint64_t> words;
-        std::vector<std::uint64_t> reached;
-        const std::size_t n_blocks = (part.n_rows + kBlockRows - 1) / kBlockRows;
-        const std::size_t first = task * kTaskRows / (weights == nullptr ? 1 : kBlockRows);
-        const Predictions to{out.data() + first * n_outputs, n_outputs, weights};
-        const bool in_blocks = part.n_rows >= kMinBlockRows;
-        for (const auto& chunk : program.chunks) {
-            double* const transposed = x.reserve(n_blocks * kBlockRows * chunk.columns.size());
-            if (in_blocks) kernel.transpose(program, chunk, part, transposed);
-            for (const auto& tree : chunk.trees) {
-                if (!in_blocks || tree.splits.size() > kMaxBlockSplits) {
-                    const auto add = [&](std::size_t row, const double* value) { to.add_row(chunk, row, value); };
-                    program.is_float32 ? walk<float>(program, chunk, tree, part, add)
-                                       : walk<double>(program, chunk, tree, part, add);
-                    continue;
+    Control control(poll, program.n_leaves * rows.n_rows);
+    parallel_for(
+        (rows.n_rows + kTaskRows - 1) / kTaskRows, n_threads, control, [&](std::size_t task, const Worker& worker) {
+            const RowsView part = cut(program, rows, task * kTaskRows, kTaskRows);
+            Workspace& work = worker.workspace();
+            std::vector<std::uint64_t> reached;
+            const std::size_t n_blocks = (part.n_rows + kBlockRows - 1) / kBlockRows;
+            const std::size_t first = task * kTaskRows / (weights == nullptr ? 1 : kBlockRows);
+            const Predictions to{out.data() + first * n_outputs, n_outputs, weights};
+            const bool in_blocks = part.n_rows >= kMinBlockRows;
+            for (const auto& chunk : program.chunks) {
+                double* const x = work.x.reserve(n_blocks * kBlockRows * chunk.columns.size());
+                if (in_blocks) kernel.transpose(program, chunk, part, x);
+                for (const auto& tree : chunk.trees) {
+                    if (!in_blocks || tree.splits.size() > kMaxBlockSplits) {
+                        const auto add = [&](std::size_t row, const double* value) { to.add_row(chunk, row, value); };
+                        program.is_float32 ? walk<float>(program, chunk, tree, part, add)
+                                           : walk<double>(program, chunk, tree, part, add);
+                        continue;
+                    }
+                    std::uint64_t* const bits = work.satisfied.reserve(n_blocks * n_words(tree));
+                    kernel.evaluate(program, chunk, tree, x, n_blocks, bits);
+                    for (std::size_t b = 0; b < n_blocks; ++b) {
+                        const std::size_t n = std::min<std::size_t>(kBlockRows, part.n_rows - b * kBlockRows);
+                        visit_leaves(
+                            chunk, tree, bits + b * n_words(tree), ~std::uint64_t{0} >> (kBlockRows - n), reached,
+                            [&](std::uint64_t here, const double* value) { to.add_rows(chunk, b, here, value); });
+                    }
                 }
-                std::uint64_t* const bits = words.reserve(n_blocks * n_words(tree));
-                kernel.evaluate(program, chunk, tree, transposed, n_blocks, bits);
-                for (std::size_t b = 0; b < n_blocks; ++b) {
-                    const std::size_t n = std::min<std::size_t>(kBlockRows, part.n_rows - b * kBlockRows);
-                    visit_leaves(chunk, tree, bits + b * n_words(tree), ~std::uint64_t{0} >> (kBlockRows - n), reached,
-                                 [&](std::uint64_t here, const double* value) { to.add_rows(chunk, b, here, value); });
-                }
+                if (!worker.advance(chunk.n_leaves * part.n_rows)) return;
             }
-            if (!control.advance(chunk.n_leaves * part.n_rows, is_caller)) return;
-        }
-    });
+        });
 }
 
 }  // namespace linear_treeshap

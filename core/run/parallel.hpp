@@ -4,51 +4,17 @@
 
 #include <algorithm>
 #include <atomic>
-#include <chrono>
 #include <condition_variable>
 #include <cstddef>
 #include <exception>
-#include <functional>
 #include <mutex>
 #include <system_error>
 #include <thread>
 #include <vector>
 
+#include "run/worker.hpp"
+
 namespace linear_treeshap {
-
-// How a long call looks up from its work: `poll` is asked now and then, on the calling thread, with
-// the share of the work that is done; it throws to stop everything.
-class Control {
-  public:
-    using Poll = std::function<void(double share_done)>;
-
-    Control(Poll poll, std::size_t total_work) : poll_(std::move(poll)), total_(total_work) {}
-
-    // Called after each piece of work by whoever did it. Returns false if the work must stop.
-    bool advance(std::size_t work, bool is_caller) {
-        const std::size_t done = done_.fetch_add(work, std::memory_order_relaxed) + work;
-        if (is_caller && Clock::now() >= next_poll_) poll_now(done);
-        return !stopped_.load(std::memory_order_relaxed);
-    }
-    void stop() { stopped_ = true; }
-    bool stopped() const { return stopped_; }
-
-    static constexpr auto kInterval = std::chrono::milliseconds(50);
-
-  private:
-    using Clock = std::chrono::steady_clock;
-
-    void poll_now(std::size_t done) {
-        next_poll_ = Clock::now() + kInterval;
-        poll_(static_cast<double>(done) / static_cast<double>(total_));
-    }
-
-    Poll poll_;
-    std::size_t total_;
-    std::atomic<std::size_t> done_{0};
-    std::atomic<bool> stopped_{false};
-    Clock::time_point next_poll_ = Clock::now() + kInterval;
-};
 
 // std::jthread, which not every standard library has.
 class JoinedThread : public std::thread {
@@ -60,8 +26,8 @@ class JoinedThread : public std::thread {
     }
 };
 
-// Calls run(task, is_caller) for each task below n_tasks; the calling thread works too. The first
-// exception stops the rest and is thrown again here.
+// Calls run(task, worker) for each task below n_tasks; the calling thread works too. The first exception stops the
+// rest and is thrown again here.
 template <class Run>
 void parallel_for(std::size_t n_tasks, int n_threads, Control& control, const Run& run) {
     std::atomic<std::size_t> next{0};
@@ -80,7 +46,8 @@ void parallel_for(std::size_t n_tasks, int n_threads, Control& control, const Ru
     };
     const auto work = [&](bool is_caller) {
         guarded([&] {
-            for (std::size_t task; !control.stopped() && (task = next.fetch_add(1)) < n_tasks;) run(task, is_caller);
+            const Worker worker(control, is_caller);
+            for (std::size_t task; !control.stopped() && (task = next.fetch_add(1)) < n_tasks;) run(task, worker);
         });
     };
     std::vector<JoinedThread> threads;

@@ -17,7 +17,7 @@ namespace linear_treeshap {
 inline constexpr std::size_t kMaxKeptDoubles = std::size_t{2} << 20;
 
 // Writes `row_values` values of every row. Run i of rows begins at begin[i] and ends at begin[i + 1].
-// explain_chunk(first_row, n_rows, chunk, double* to, is_caller) adds what a chunk gives to a run of rows, and
+// explain_chunk(first_row, n_rows, chunk, double* to, worker) adds what a chunk gives to a run of rows, and
 // returns false if the work must stop.
 template <class Value, class ExplainChunk>
 void explain_by_chunks(const std::vector<std::size_t>& begin, std::size_t n_chunks, std::size_t row_values,
@@ -28,20 +28,20 @@ void explain_by_chunks(const std::vector<std::size_t>& begin, std::size_t n_chun
     const std::size_t most_kept = kMaxKeptDoubles * static_cast<std::size_t>(n_threads);
     if (n_parts >= static_cast<std::size_t>(n_threads) || n_chunks == 1 || values.size() > most_kept) {
         // Values are summed in double, where they belong or, if they are to be float, on the way there.
-        const auto explain_run = [&](std::size_t first, std::size_t n_rows, double* sum, bool is_caller) {
+        const auto explain_run = [&](std::size_t first, std::size_t n_rows, double* sum, const Worker& worker) {
             std::fill_n(sum, n_rows * row_values, 0.0);
             for (std::size_t c = 0; c < n_chunks; ++c)
-                if (!explain_chunk(first, n_rows, c, sum, is_caller)) return;
+                if (!explain_chunk(first, n_rows, c, sum, worker)) return;
         };
-        parallel_for(n_parts, n_threads, control, [&](std::size_t i, bool is_caller) {
+        parallel_for(n_parts, n_threads, control, [&](std::size_t i, const Worker& worker) {
             if constexpr (is_double) {
-                explain_run(begin[i], begin[i + 1] - begin[i], values.data() + begin[i] * row_values, is_caller);
+                explain_run(begin[i], begin[i + 1] - begin[i], values.data() + begin[i] * row_values, worker);
             } else {
                 const std::size_t most_rows = std::max<std::size_t>(1, kMaxKeptDoubles / row_values);
                 std::vector<double> sum(std::min(most_rows, begin[i + 1] - begin[i]) * row_values);
                 for (std::size_t first = begin[i]; first < begin[i + 1]; first += most_rows) {
                     const std::size_t n_rows = std::min(most_rows, begin[i + 1] - first);
-                    explain_run(first, n_rows, sum.data(), is_caller);
+                    explain_run(first, n_rows, sum.data(), worker);
                     std::transform(sum.data(), sum.data() + n_rows * row_values, values.data() + first * row_values,
                                    [](double v) { return static_cast<Value>(v); });
                 }
@@ -55,10 +55,10 @@ void explain_by_chunks(const std::vector<std::size_t>& begin, std::size_t n_chun
     for (std::size_t first = 0; first < n_chunks; first += n_at_once) {
         const std::size_t n = std::min(n_at_once, n_chunks - first);
         std::fill(by_chunk.begin(), by_chunk.end(), 0.0);
-        parallel_for(n_parts * n, n_threads, control, [&](std::size_t task, bool is_caller) {
+        parallel_for(n_parts * n, n_threads, control, [&](std::size_t task, const Worker& worker) {
             const std::size_t i = task / n, c = task % n;
             double* const to = by_chunk.data() + c * values.size() + begin[i] * row_values;
-            explain_chunk(begin[i], begin[i + 1] - begin[i], first + c, to, is_caller);
+            explain_chunk(begin[i], begin[i + 1] - begin[i], first + c, to, worker);
         });
         for (std::size_t c = 0; c < n; ++c)
             for (std::size_t i = 0; i < values.size(); ++i) sum[i] += by_chunk[c * values.size() + i];

@@ -42,19 +42,17 @@ void SetEngine::for_blocks(const RowsView& rows, double* out, int n_threads, con
     task_rows = std::min(task_rows, kMaxTaskBytes / (8 * std::max<std::size_t>(1, row_doubles)));
     task_rows = std::max<std::size_t>(1, task_rows / kBlockRows) * kBlockRows;
     const std::size_t n_tasks = (rows.n_rows + task_rows - 1) / task_rows;
-    Control control(poll, std::max<std::size_t>(1, rows.n_rows * program_.chunks.size()));
-    parallel_for(n_tasks, n_threads, control, [&](std::size_t task, bool is_caller) {
-        static thread_local Workspace workspace;
-        static thread_local Buffer<double> buffer;
+    Control control(poll, rows.n_rows * program_.chunks.size());
+    parallel_for(n_tasks, n_threads, control, [&](std::size_t task, const Worker& worker) {
         const std::size_t first = task * task_rows, n = std::min(task_rows, rows.n_rows - first);
         const auto* const data = static_cast<const std::byte*>(rows.data) + first * at(model.n_columns) * number_size;
         double* const values =
-            out == nullptr ? buffer.reserve(std::max<std::size_t>(1, n * row_doubles)) : out + first * row_doubles;
+            out == nullptr ? worker.workspace().values.reserve(n * row_doubles) : out + first * row_doubles;
         std::fill_n(values, n * row_doubles, 0.0);
         for (const auto& chunk : program_.chunks) {
             const double* const constants = is_cached ? constants_.data() + chunk.expansion_begin : nullptr;
-            kernel_.explain(program_, chunk, {data, n}, constants, workspace, values);
-            if (!control.advance(n, is_caller)) return;
+            kernel_.explain(program_, chunk, {data, n}, constants, worker.workspace(), values);
+            if (!worker.advance(n)) return;
         }
         use(first, n, values);
     });

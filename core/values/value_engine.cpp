@@ -94,12 +94,11 @@ void ValueEngine::explain(const RowsView& rows, std::span<Value> values, int n_t
         static_cast<std::size_t>(program_.n_columns) * (program_.is_float32 ? sizeof(float) : sizeof(double));
     Control control(poll, work);
     explain_by_chunks(cuts(rows.n_rows, n_threads), program_.chunks.size(), row_values, values, n_threads, control,
-                      [&](std::size_t first, std::size_t n, std::size_t c, double* to, bool is_caller) {
-                          static thread_local Workspace workspace;
+                      [&](std::size_t first, std::size_t n, std::size_t c, double* to, const Worker& worker) {
                           const RowsView part{static_cast<const std::byte*>(rows.data) + first * row_bytes, n};
                           kernel_.explain(program_, program_.chunks[c], part, {expanded_.data(), one_row_.data()},
-                                          workspace, to);
-                          return control.advance(program_.chunks[c].n_leaves * n, is_caller);
+                                          worker.workspace(), to);
+                          return worker.advance(program_.chunks[c].n_leaves * n);
                       });
 }
 
