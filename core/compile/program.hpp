@@ -37,6 +37,7 @@ inline constexpr int kMaxLookupBits = 8;     // distinct conditions of a tree th
 struct Split {
     double threshold;
     double absent_above;        // c of this player's edges above; 1 if there are none
+    double rest_above;          // 1 - c of them, from the covers, as `rest`
     double ratio[2];            // w of the left and the right edge
     double rest[2];             // 1 - w of both, from the covers: where w is near 1, all of its digits would cancel
     std::int32_t feature;       // column, in the chunk's numbering
@@ -47,6 +48,9 @@ struct Split {
     bool missing_left;
     bool in_treelet;
     std::uint8_t condition;  // lookup trees: which of the distinct conditions this is
+
+    // 1 - c with an edge of this split; both terms are positive, so no digit is lost.
+    double rest_with(int side) const { return rest_above + absent_above * rest[side]; }
 };
 
 // A subtree whose outcome depends on at most 4 bits: its conditions, and for each player that also

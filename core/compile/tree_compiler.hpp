@@ -142,7 +142,7 @@ class TreeCompiler {
             auto& last = last_edge[static_cast<std::size_t>(split.player)];
             if (entering) {
                 split.above = last;
-                split.absent_above = last < 0 ? 1.0 : absent_weight(last);
+                std::tie(split.absent_above, split.rest_above) = absent_weight(last);
                 if (last < 0) ++n_on_path;
                 most = std::max(most, n_on_path);
                 last = 2 * at;
@@ -160,9 +160,11 @@ class TreeCompiler {
         out_.tree.n_points = points_for_(most);
     }
 
-    double absent_weight(std::int32_t edge) const {
+    // c of an edge, and 1 - c; of no edge, 1.
+    std::pair<double, double> absent_weight(std::int32_t edge) const {
+        if (edge < 0) return {1.0, 0.0};
         const auto& split = out_.splits[static_cast<std::size_t>(edge / 2)];
-        return split.absent_above * split.ratio[edge % 2];
+        return {split.absent_above * split.ratio[edge % 2], split.rest_with(edge % 2)};
     }
 
     // The subtree at `root` as a treelet, if it is small enough.

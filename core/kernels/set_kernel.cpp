@@ -31,7 +31,7 @@ constexpr int kVectors = 2;
 // γ of a player that is satisfied: (1-c)/u. Where it is not, γ is -1/(1-t), whatever c is.
 double gamma_satisfied(const Split& split, int side, const Rule& rule, int k) {
     const double c = split.absent_above * split.ratio[side];
-    return (1.0 - c) / (rule.point[at(k)] + rule.absent[at(k)] * c);
+    return split.rest_with(side) / (rule.point[at(k)] + rule.absent[at(k)] * c);
 }
 
 // Writes the constants of a tile in the order in which `SetWalk` reads them.

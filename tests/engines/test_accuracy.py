@@ -1,8 +1,10 @@
-"""Rounding: in every kernel, values err by at most 1e-13 of the sum of their absolute leaf contributions."""
+"""Rounding: in every kernel, values and interactions err by at most 1e-13 of the sum of their absolute leaf
+contributions."""
 
 from __future__ import annotations
 
 from collections.abc import Sequence
+from dataclasses import replace
 from typing import Any
 
 import extended
@@ -12,7 +14,8 @@ import pytest
 from engines import value_engine
 from strategies import chain, copies, random_ensemble, random_rows
 
-from linear_treeshap import _core, oracle
+from linear_treeshap import TreeExplainer, _core, oracle
+from linear_treeshap.engines.program import KERNEL_VARIABLE
 from linear_treeshap.model.ensemble import TreeEnsemble
 from linear_treeshap.players.players import Players
 
@@ -158,3 +161,70 @@ def test_trees_so_large_that_they_are_cut(shape: str) -> None:
     )
     rows = random_rows(rng, ensemble, N_ROWS)
     assert_close(ensemble, rows, None, extended.shapley_values(ensemble, rows[:N_JUDGED], None))
+
+
+# -- interactions --------------------------------------------------------------------------------------
+
+
+def assert_sets_close(
+    ensemble: TreeEnsemble, rows: Float64, order: int, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Sets of up to so many players; among many rows, and each judged row alone."""
+    reference = None
+    for kernel in KERNELS:
+        monkeypatch.setenv(KERNEL_VARIABLE, kernel)
+        explainer = TreeExplainer(ensemble, n_jobs=1)
+        found = explainer.interactions(rows, order, index="SII")
+        if reference is None:
+            reference = extended.interactions(ensemble, rows[:N_JUDGED], found.sets)
+            assert reference.scale.max() > 0
+        alone = [explainer.interactions(row[None], order, index="SII").values for row in rows[:N_JUDGED]]
+        for values in (found.values[:N_JUDGED], np.concatenate(alone)):
+            excess = (
+                np.abs(values.reshape(reference.values.shape) - reference.values) - BOUND * reference.scale
+            )
+            assert (excess <= 0).all(), f"{kernel}: beyond the bound by {float(np.max(excess)):.1e}"
+
+
+@pytest.mark.parametrize("kind", ["asked once", "asked twice"])
+@pytest.mark.parametrize(("n_players", "order"), [(2, 2), (8, 2), (8, 3), (12, 3), (24, 2), (60, 2)])
+def test_pairs_and_threes_on_long_paths(
+    n_players: int, order: int, kind: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    ensemble, _ = path(n_players, kind)
+    assert_sets_close(ensemble, rows_along(ensemble, seed=n_players), order, monkeypatch)
+
+
+@pytest.mark.parametrize("setting", [name for name in SETTINGS if name not in ("a thousand trees", "deep")])
+def test_pairs_and_threes_with_uneven_covers(setting: str, monkeypatch: pytest.MonkeyPatch) -> None:
+    rng = np.random.default_rng(4)
+    options = {"n_features": 8, "n_trees": 4, "max_depth": 8, **SETTINGS[setting]}
+    ensemble = random_ensemble(rng, **options)
+    with np.errstate(over="ignore"):  # beyond float32 is infinity
+        rows = random_rows(rng, ensemble, N_ROWS).astype(ensemble.row_format.numpy_dtype)
+    assert_sets_close(ensemble, rows, 3, monkeypatch)
+
+
+@pytest.mark.parametrize("kernel", KERNELS)
+@pytest.mark.parametrize("cover", [1e6, 3e9, 3e12, 3e15])
+@pytest.mark.parametrize("features", [[0, 1], [0, 1, 0, 1, 2]])
+def test_pairs_keep_their_own_digits_where_nearly_all_rows_go_one_way(
+    features: list[int], cover: float, kernel: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """One row of the training data leaves the path at each split, so 1 - c may be a billionth; its digits all
+    come from the covers."""
+    monkeypatch.setenv(KERNEL_VARIABLE, kernel)
+    depth = len(features)
+    covers = np.ones(2 * depth + 1)
+    covers[::2] = cover - np.arange(depth + 1)
+    ensemble = replace(chain(features), cover=covers)
+    rows = np.where(np.random.default_rng(0).random((N_ROWS, ensemble.n_features)) < 0.5, -1.0, 1.0)
+    rows[0] = -1.0
+    found = TreeExplainer(ensemble, n_jobs=1).interactions(rows, 3, index="SII")
+    expected = extended.interactions(ensemble, rows, found.sets)
+    values, scale = expected.values[..., 0], expected.scale[..., 0]
+    error = np.abs(found.values - values)
+    assert (error <= BOUND * scale).all()
+    # On the path itself nothing cancels in a pair: it is held to its own size.
+    pairs = [len(players) > 1 for players in found.sets]
+    assert (error[0, pairs] <= BOUND * np.abs(values[0, pairs])).all()

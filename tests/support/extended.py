@@ -1,4 +1,5 @@
-"""Shapley values leaf by leaf in extended precision: the judge where exact fractions would take too long.
+"""Shapley values and interactions leaf by leaf in extended precision: the judge where exact fractions would
+take too long.
 
 Nothing of the kernel's recurrences is used: a leaf is the players of its path with their ``a`` and ``c``, and
 the integral of their product is taken at Gauss-Legendre points in `numpy.longdouble`, which has 64 bits of
@@ -9,6 +10,7 @@ from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
 from functools import cache
+from itertools import combinations
 from typing import Any, NamedTuple
 
 import numpy as np
@@ -16,14 +18,14 @@ import numpy.typing as npt
 
 from linear_treeshap.model.ensemble import TreeEnsemble
 
-__all__ = ["Reference", "gauss_legendre", "shapley_values"]
+__all__ = ["Reference", "gauss_legendre", "interactions", "shapley_values"]
 
 Extended = npt.NDArray[Any]  # of numpy.longdouble
 Bool = npt.NDArray[np.bool_]
 
 
 class Reference(NamedTuple):
-    values: Extended  # (n_rows, n_players, n_outputs)
+    values: Extended  # (n_rows, n_players or n_sets, n_outputs)
     scale: Extended  # the same, of absolute leaf contributions
 
 
@@ -53,6 +55,39 @@ def shapley_values(
         values[to] += share
         scale[to] += np.abs(share)
     return Reference(values, scale)
+
+
+def interactions(ensemble: TreeEnsemble, rows: npt.ArrayLike, sets: Sequence[Sequence[int]]) -> Reference:
+    """The Shapley interaction index of ``sets`` of columns, each its own player."""
+    x = ensemble.cast_rows(rows)
+    number = {tuple(players): i for i, players in enumerate(sets)}
+    shape = (len(x), len(sets), ensemble.n_outputs)
+    values, scale = (np.zeros(shape, dtype=np.longdouble) for _ in range(2))
+    for leaf in _leaves(ensemble, x, list(range(ensemble.n_features))):
+        first = int(ensemble.tree_output[leaf.tree])
+        for order in sorted({len(players) for players in number}):
+            for places in combinations(range(len(leaf.players)), order):
+                place = number.get(tuple(sorted(leaf.players[i] for i in places)))
+                if place is None:
+                    continue
+                share = _share_of_set(leaf, places)[:, None] * ensemble.value[leaf.node]
+                to = (slice(None), place, slice(first, first + ensemble.width))
+                values[to] += share
+                scale[to] += np.abs(share)
+    return Reference(values, scale)
+
+
+def _share_of_set(leaf: _Leaf, places: Sequence[int]) -> Extended:
+    """(n_rows,) the product of the set's (a - c), times the integral of the product of the others' u."""
+    t, one_less, weight = gauss_legendre((len(leaf.absent) + 1) // 2)
+    others = np.delete(np.arange(len(leaf.absent)), places)
+    u = (
+        np.where(leaf.satisfied[:, others], t[:, None, None], 0)
+        + one_less[:, None, None] * leaf.absent[others]
+    )
+    own = np.where(leaf.satisfied, leaf.rest, -leaf.absent)[:, list(places)].prod(axis=1)
+    share: Extended = own * (weight @ u.prod(axis=2))
+    return share
 
 
 def _shares(leaf: _Leaf) -> Extended:
