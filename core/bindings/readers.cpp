@@ -24,7 +24,7 @@ std::string_view text(const Bytes& bytes) { return {reinterpret_cast<const char*
 template <class Read>
 nb::tuple records_of(Read read) {
     Records records = [&] {
-        const nb::gil_scoped_release no_gil;
+        const WithoutGil no_gil;
         return read();
     }();
     nb::dict columns;

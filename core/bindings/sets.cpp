@@ -24,7 +24,7 @@ void explain(const SetEngine& engine, const Matrix<Number>& rows, const Values<V
     require(out.shape(0) == rows.shape(0) && out.shape(1) == engine.program().sets.size() &&
             out.shape(2) == static_cast<std::size_t>(program.n_outputs));
     const auto poll = poll_for(progress);
-    const nb::gil_scoped_release no_gil;
+    const WithoutGil no_gil;
     engine.explain<Value>(view, {out.data(), out.size()}, n_threads, poll);
 }
 
@@ -37,7 +37,7 @@ void explain_dense(const SetEngine& engine, const Matrix<Number>& rows, const Ma
     require(engine.program().max_order <= 2 && out.shape(0) == rows.shape(0) && out.shape(1) == n_players &&
             out.shape(2) == n_players && out.shape(3) == static_cast<std::size_t>(program.n_outputs));
     const auto poll = poll_for(progress);
-    const nb::gil_scoped_release no_gil;
+    const WithoutGil no_gil;
     engine.explain_dense<Value>(view, {out.data(), out.size()}, n_threads, poll);
 }
 
@@ -50,7 +50,7 @@ void add_up(const SetEngine& engine, const Matrix<Number>& rows, const Sums& sum
         require(one->shape(0) == engine.program().sets.size() &&
                 one->shape(1) == static_cast<std::size_t>(program.n_outputs));
     const auto poll = poll_for(progress);
-    const nb::gil_scoped_release no_gil;
+    const WithoutGil no_gil;
     engine.add_up(view, {sum.data(), sum.size()}, {sum_abs.data(), sum_abs.size()}, n_threads, poll);
 }
 
@@ -63,7 +63,7 @@ void bind_sets(nb::module_& m) {
         "__init__",
         [](SetEngine* self, const Compiled& compiled, const nb::callable& rule, int min_order, int max_order,
            const std::vector<double>& spread) {
-            const nb::gil_scoped_release no_gil;
+            const WithoutGil no_gil;
             new (self)
                 SetEngine(plan_sets(compiled.program, rule_for(rule), min_order, max_order, spread), compiled.kernel);
         },

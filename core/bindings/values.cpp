@@ -18,7 +18,7 @@ void explain(const ValueEngine& engine, const Matrix<Number>& rows, const Values
     require(out.shape(0) == rows.shape(0) && out.shape(1) == static_cast<std::size_t>(program.n_players) &&
             out.shape(2) == static_cast<std::size_t>(program.n_outputs));
     const auto poll = poll_for(progress);
-    const nb::gil_scoped_release no_gil;
+    const WithoutGil no_gil;
     engine.explain<Value>(view, {out.data(), out.size()}, n_threads, poll);
 }
 
@@ -29,7 +29,7 @@ void bind_values(nb::module_& m) {
     engine.def(
         "__init__",
         [](ValueEngine* self, const Compiled& compiled) {
-            const nb::gil_scoped_release no_gil;
+            const WithoutGil no_gil;
             new (self) ValueEngine(compiled.program, compiled.kernel);
         },
         "program"_a, nb::keep_alive<1, 2>());
