@@ -59,7 +59,8 @@ BackgroundEngine::BackgroundEngine(const Program& program, const Kernel& kernel,
     int n_players = 0, n_points = 1;
     bool is_scanned = false;
     int max_bits = only_pairs ? 0 : max_table_bits(background.n_rows);
-    while (plan_all(max_bits) > kMaxTableBytes) --max_bits;
+    Listener listener(poll);
+    while (plan_all(max_bits, listener) > kMaxTableBytes) --max_bits;
     for (std::size_t c = 0; c < plans_.size(); ++c) {
         std::size_t size = 0;
         for (std::size_t t = 0; t < plans_[c].trees.size(); ++t) {
@@ -91,7 +92,7 @@ BackgroundEngine::BackgroundEngine(const Program& program, const Kernel& kernel,
 }
 
 // Plans all trees; returns the bytes of their tables.
-std::size_t BackgroundEngine::plan_all(int max_bits) {
+std::size_t BackgroundEngine::plan_all(int max_bits, Listener& listener) {
     std::size_t bytes = 0;
     for (std::size_t c = 0; c < plans_.size(); ++c) {
         const auto& chunk = program_.chunks[c];
@@ -99,7 +100,8 @@ std::size_t BackgroundEngine::plan_all(int max_bits) {
         plan.trees.clear();
         plan.couples = {};
         for (const auto& tree : chunk.trees) {
-            plan.trees.push_back(plan_tables(tree, chunk.n_outputs, max_bits, of_couples_ ? &plan.couples : nullptr));
+            plan.trees.push_back(
+                plan_tables(tree, chunk.n_outputs, max_bits, of_couples_ ? &plan.couples : nullptr, listener));
             for (const auto& table : plan.trees.back().tables) bytes += table.size() * sizeof(double);
         }
     }
@@ -155,8 +157,8 @@ void BackgroundEngine::fill_tables(const Chunk& chunk, Plan& plan, const RowsVie
                 kernel_.count(plan.trees[t], table, words, n_words(tree), part.n_rows,
                               weights_.empty() ? nullptr : weights_.data() + first, histogram);
                 histogram += table.n_states();
+                if (!worker.advance(0)) return;
             }
-            worker.advance(0);
         });
     }
     double* const tables = plan.tables.data();
@@ -166,6 +168,7 @@ void BackgroundEngine::fill_tables(const Chunk& chunk, Plan& plan, const RowsVie
             fill_table(chunk, chunk.trees[t], plan.trees[t], table, histogram, *moments_, of_couples_, scale_,
                        tables + table.begin);
             histogram += table.n_states();
+            if (!worker.advance(0)) return;
         }
         worker.advance(chunk.trees[t].splits.size() + 1);
     });
@@ -211,8 +214,7 @@ bool BackgroundEngine::explain_chunk(std::size_t c, const RowsView& rows, const 
                                       pair_weights == nullptr ? scale_ : 1.0,
                                       phi + b * n_slots * kBlockRows,
                                       of_couples_ ? &plan.couples : nullptr};
-                    kernel_.scan(chunk, tree, planned, *moments_, pairs, work.stack);
-                    if (!worker.advance(0)) return false;
+                    if (!kernel_.scan(chunk, tree, planned, *moments_, pairs, worker)) return false;
                 }
         }
     }

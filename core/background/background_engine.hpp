@@ -98,7 +98,7 @@ class Moments {
 
 // Which leaves become tables of which shape; `max_bits` is the largest. With `couples` it is them that have
 // values, and they are numbered here.
-BackgroundTree plan_tables(const Tree& tree, int n_outputs, int max_bits, Couples* couples);
+BackgroundTree plan_tables(const Tree& tree, int n_outputs, int max_bits, Couples* couples, Listener& listener);
 
 // The table of some leaves, from a histogram of the background rows' states.
 void fill_table(const Chunk& chunk, const Tree& tree, const BackgroundTree& plan, const LeafTable& table,
@@ -129,8 +129,8 @@ struct BackgroundKernel {
     // Adds the values of all tables of a tree to φ, [block][slot][64 rows].
     void (*look_up)(const BackgroundTree&, const double* tables, const std::uint64_t* words,
                     std::size_t words_per_block, std::size_t n_rows, double* phi, std::size_t phi_per_block);
-    // Adds the values of all leaves that are in no table.
-    void (*scan)(const Chunk&, const Tree&, const BackgroundTree&, const Moments&, const Pairs&, Buffer<double>&);
+    // Adds the values of all leaves that are in no table. Returns false if the work must stop.
+    bool (*scan)(const Chunk&, const Tree&, const BackgroundTree&, const Moments&, const Pairs&, const Worker&);
 };
 
 const BackgroundKernel& background_kernel_of(const Kernel& kernel);
@@ -170,7 +170,7 @@ class BackgroundEngine {
         bool is_scanned = false;
     };
 
-    std::size_t plan_all(int max_bits);
+    std::size_t plan_all(int max_bits, Listener& listener);
     void number_items();
     void fill_tables(const Chunk& chunk, Plan& plan, const RowsView& background, int n_threads, Control& control);
     bool explain_chunk(std::size_t chunk, const RowsView& rows, const double* pair_weights, double* values,

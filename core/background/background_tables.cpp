@@ -22,8 +22,8 @@ double look_up_cost(int n_lanes, int n_bits) {
 
 class Planner {
   public:
-    Planner(const Tree& tree, int n_outputs, int max_bits, Couples* couples)
-        : tree_(tree), n_outputs_(n_outputs), max_bits_(max_bits), couples_(couples) {}
+    Planner(const Tree& tree, int n_outputs, int max_bits, Couples* couples, Listener& listener)
+        : tree_(tree), n_outputs_(n_outputs), max_bits_(max_bits), couples_(couples), listener_(listener) {}
 
     BackgroundTree run() {
         measure();
@@ -86,6 +86,7 @@ class Planner {
             const auto& split = tree_.splits[pending.back()];
             pending.pop_back();
             visit(split);
+            listener_.tick();
             for (const auto child : split.child)
                 if (child >= 0) pending.push_back(at(child));
         }
@@ -115,22 +116,22 @@ class Planner {
             }
         }
         if (scanned.empty()) return;
-        if (couples_ != nullptr)
-            for (const auto edge : scanned) number_couples(edge, parent_edge);
         plan_.scan_child.assign(2 * tree_.splits.size(), kNothing);
         for (auto edge : scanned)
-            for (; edge >= 0 && plan_.scan_child[at(edge)] == kNothing; edge = parent_edge[at(edge / 2)])
+            for (; edge >= 0 && plan_.scan_child[at(edge)] == kNothing; edge = parent_edge[at(edge / 2)]) {
                 plan_.scan_child[at(edge)] = tree_.splits[at(edge / 2)].child[edge % 2];
+                if (couples_ != nullptr) number_couples(edge, parent_edge);
+            }
     }
 
-    // The couples on the path that ends with an edge.
+    // The couples that an edge's player makes with those above it.
     void number_couples(std::int32_t edge, const std::vector<std::int32_t>& parent_edge) {
-        std::vector<std::int32_t> players;
+        const auto player = tree_.splits[at(edge / 2)].player;
+        if (tree_.splits[at(edge / 2)].above >= 0) return;  // they meet above
         for (; edge >= 0; edge = parent_edge[at(edge / 2)]) {
-            const auto player = tree_.splits[at(edge / 2)].player;
-            if (std::find(players.begin(), players.end(), player) != players.end()) continue;
-            for (const auto other : players) couples_->add(player, other);
-            players.push_back(player);
+            listener_.tick();
+            const auto other = tree_.splits[at(edge / 2)].player;
+            if (other != player) couples_->add(player, other);
         }
     }
 
@@ -175,6 +176,7 @@ class Planner {
     const Tree& tree_;
     int n_outputs_, max_bits_;
     Couples* couples_;
+    Listener& listener_;
     std::vector<int> n_above_, n_below_;
     std::vector<bool> is_root_;
     BackgroundTree plan_;
@@ -332,8 +334,8 @@ Moments::Moments(const Rule& rule, int n_players)
     }
 }
 
-BackgroundTree plan_tables(const Tree& tree, int n_outputs, int max_bits, Couples* couples) {
-    return Planner(tree, n_outputs, max_bits, couples).run();
+BackgroundTree plan_tables(const Tree& tree, int n_outputs, int max_bits, Couples* couples, Listener& listener) {
+    return Planner(tree, n_outputs, max_bits, couples, listener).run();
 }
 
 std::vector<std::array<std::int32_t, 2>> Couples::list() const {

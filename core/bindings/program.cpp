@@ -109,8 +109,10 @@ void bind_program(nb::module_& m) {
                                     .n_players = n_players,
                                     .is_float32 = is_float32};
             const Kernel& chosen = kernel_named(kernel);
+            const Progress nobody;
+            const auto poll = poll_for(nobody);
             const WithoutGil no_gil;
-            return std::make_unique<Compiled>(Compiled{compile(view, rule_for(rule)), chosen});
+            return std::make_unique<Compiled>(Compiled{compile(view, rule_for(rule), poll), chosen});
         },
         nb::kw_only(), "tree_offsets"_a, "left"_a, "right"_a, "feature"_a, "threshold"_a, "missing_left"_a,
         "category_set"_a, "category_offsets"_a, "category_codes"_a, "cover"_a, "value"_a, "tree_output"_a, "player"_a,

@@ -63,9 +63,11 @@ void bind_sets(nb::module_& m) {
         "__init__",
         [](SetEngine* self, const Compiled& compiled, const nb::callable& rule, int min_order, int max_order,
            const std::vector<double>& spread) {
+            const Progress nobody;
+            const auto poll = poll_for(nobody);
             const WithoutGil no_gil;
-            new (self)
-                SetEngine(plan_sets(compiled.program, rule_for(rule), min_order, max_order, spread), compiled.kernel);
+            new (self) SetEngine(plan_sets(compiled.program, rule_for(rule), min_order, max_order, spread, poll),
+                                 compiled.kernel);
         },
         "program"_a, nb::kw_only(), "rule"_a, "min_order"_a, "max_order"_a, "spread"_a, nb::keep_alive<1, 2>());
     engine.def_prop_ro("sets", [](const SetEngine& e) { return e.program().sets; });

@@ -156,8 +156,9 @@ class OpenChunk {
 
 }  // namespace
 
-Program compile(const EnsembleView& e, const RuleFor& rule_for) {
+Program compile(const EnsembleView& e, const RuleFor& rule_for, const Control::Poll& poll) {
     Program program;
+    Listener listener(poll);
     const PointsFor points_for = [&](int n_players) { return program.rules.points_for(n_players, rule_for); };
     program.category_sets = category_sets(e);
     program.n_columns = static_cast<std::int32_t>(e.player.size());
@@ -169,6 +170,11 @@ Program compile(const EnsembleView& e, const RuleFor& rule_for) {
     std::iota(order.begin(), order.end(), 0);
     const auto output_of = [&](std::int64_t tree) { return e.tree_output[static_cast<std::size_t>(tree)]; };
     std::stable_sort(order.begin(), order.end(), [&](auto a, auto b) { return output_of(a) < output_of(b); });
+
+    const auto n_nodes = [&](std::int64_t tree) {
+        const auto i = static_cast<std::size_t>(tree);
+        return static_cast<std::size_t>(e.tree_offsets[i + 1] - e.tree_offsets[i]);
+    };
 
     const auto most_outputs = static_cast<std::int32_t>(std::clamp<std::size_t>(
         kMaxChunkSlots / static_cast<std::size_t>(std::max(1, e.n_players)), 1, std::size_t{kMaxChunkOutputs}));
@@ -184,6 +190,7 @@ Program compile(const EnsembleView& e, const RuleFor& rule_for) {
             if (open && (open->output() != output_of(tree) || open->is_full(max_outputs))) close();
             if (!open) open = std::make_unique<OpenChunk>(output_of(tree));
             open->add(e, tree, parts, root, points_for);
+            listener.tick(n_nodes(tree));
         }
     }
     close();

@@ -23,6 +23,7 @@
 
 #include "compile/quadrature.hpp"
 #include "model/ensemble.hpp"
+#include "run/control.hpp"
 
 namespace linear_treeshap {
 
@@ -178,6 +179,7 @@ struct Program {
     Program(Program&&) = default;  // a copy would point to the lists of the original
 };
 
-Program compile(const EnsembleView& ensemble, const RuleFor& rule_for);
+// `poll` is asked now and then, and may throw: nothing is left behind.
+Program compile(const EnsembleView& ensemble, const RuleFor& rule_for, const Control::Poll& poll);
 
 }  // namespace linear_treeshap

@@ -107,7 +107,7 @@ void look_up(const BackgroundTree& plan, const double* tables, const std::uint64
 
 }  // namespace
 
-void scan(const Chunk&, const Tree&, const BackgroundTree&, const Moments&, const Pairs&, Buffer<double>&);
+bool scan(const Chunk&, const Tree&, const BackgroundTree&, const Moments&, const Pairs&, const Worker&);
 
 extern const BackgroundKernel background_kernel;
 const BackgroundKernel background_kernel{transpose, evaluate, count, look_up, scan};

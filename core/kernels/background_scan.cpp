@@ -20,6 +20,7 @@ LTS_BEGIN_ISA
 namespace linear_treeshap::LTS_ISA {
 namespace {
 
+constexpr std::size_t kWorkAtOnce = std::size_t{1} << 14;  // players of leaves for a block of rows: some milliseconds
 constexpr std::size_t kSetPlayers = 32;  // players in one word of a set; longer paths have several words
 
 struct alignas(64) AlignedSets : std::array<std::uint32_t, kBlockRows> {};
@@ -27,24 +28,25 @@ struct alignas(64) AlignedSets : std::array<std::uint32_t, kBlockRows> {};
 class Scan {
   public:
     Scan(const Chunk& chunk, const Tree& tree, const BackgroundTree& plan, const Moments& moments, const Pairs& pairs,
-         Buffer<double>& path)
+         const Worker& worker)
         : chunk_(chunk),
           tree_(tree),
           plan_(plan),
           moments_(moments),
           n_outputs_(at(chunk.n_outputs)),
           pairs_(pairs),
+          worker_(worker),
           n_set_words_((at(plan.n_players_on_path) + kSetPlayers - 1) / kSetPlayers),
           row_sets_(n_set_words_),
           background_sets_(n_set_words_),
           n_places_(n_set_words_ * kSetPlayers) {
         const std::size_t per_row = pairs.couples == nullptr ? n_places_ : n_places_ * n_places_;
-        paid_ = path.reserve(n_outputs_ * kBlockRows * per_row);
+        paid_ = worker.workspace().stack.reserve(n_outputs_ * kBlockRows * per_row);
         std::fill_n(paid_, n_outputs_ * kBlockRows * per_row, 0.0);
     }
 
-    // From left to right over the leaves, with the players of the path at hand.
-    void run() {
+    // From left to right over the leaves, with the players of the path at hand. Returns false if the work must stop.
+    bool run() {
         struct Visit {
             std::int32_t split;
             int side;  // to be visited next
@@ -76,13 +78,22 @@ class Scan {
             const auto child = plan_.scan_child[at(edge_[here])];
             ++side;
             if (child == kNothing) continue;
-            child < 0 ? visit_leaf(~child) : enter(child);
+            if (child >= 0) {
+                enter(child);
+                continue;
+            }
+            visit_leaf(~child);
+            if (work_ < kWorkAtOnce) continue;
+            work_ = 0;
+            if (!worker_.advance(0)) return false;
         }
+        return worker_.advance(0);
     }
 
   private:
     void visit_leaf(std::int32_t leaf) {
         const std::size_t n_players = edge_.size();
+        work_ += n_players;
         for (std::size_t word = 0; word * kSetPlayers < n_players; ++word) {
             row_sets_[word].fill(0);
             background_sets_[word].fill(0);
@@ -195,6 +206,7 @@ class Scan {
             const double weight = value * (weights == nullptr ? 1.0 : weights[z]);
             list(background_sets_, n_words, z, beta_);
             const auto p = static_cast<int>(beta_.size());
+            work_ += beta_.size() * beta_.size() / kBlockRows;
             if (q >= 2) both_lost += weight * moments_(p, q - 2);
             for (std::size_t i = 0; i < beta_.size(); ++i) {
                 if (q >= 1) crossed_[beta_[i]] -= weight * moments_(p - 1, q - 1);
@@ -231,6 +243,8 @@ class Scan {
     const Moments& moments_;
     std::size_t n_outputs_;
     const Pairs& pairs_;
+    const Worker& worker_;
+    std::size_t work_ = 0;  // since it last looked up
     std::size_t n_set_words_;
     std::vector<AlignedSets> row_sets_, background_sets_;  // by word
     std::vector<std::int32_t> edge_;                       // the last edge of each player of the path
@@ -242,9 +256,9 @@ class Scan {
 
 }  // namespace
 
-void scan(const Chunk& chunk, const Tree& tree, const BackgroundTree& plan, const Moments& moments, const Pairs& pairs,
-          Buffer<double>& path) {
-    Scan(chunk, tree, plan, moments, pairs, path).run();
+bool scan(const Chunk& chunk, const Tree& tree, const BackgroundTree& plan, const Moments& moments, const Pairs& pairs,
+          const Worker& worker) {
+    return Scan(chunk, tree, plan, moments, pairs, worker).run();
 }
 
 }  // namespace linear_treeshap::LTS_ISA

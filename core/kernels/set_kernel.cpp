@@ -133,6 +133,23 @@ struct Edge {
     const double* gamma;  // [K]
 };
 
+// Sets to which a walk adds before it looks up: some milliseconds, or less than one tree.
+constexpr std::size_t kSetsAtOnce = std::size_t{1} << 20;
+
+// Counts what is done, and looks up when that is much.
+struct Patience {
+    const Worker& worker;
+    std::size_t n_sets = 0;
+
+    LTS_INLINE bool goes_on(std::size_t more) {
+        n_sets += more;
+        if (n_sets < kSetsAtOnce) [[likely]]
+            return true;
+        n_sets = 0;
+        return worker.advance(0);
+    }
+};
+
 template <int K, int V>
 struct SetWalk {
     const SetTree& tree;
@@ -314,7 +331,8 @@ struct SetWalk {
         if (max_order > 2) collect_more(d, 1, above, step.n_above, output, slots);
     }
 
-    void run(const double* constants) const {
+    // Returns false if the work must stop.
+    bool run(const double* constants, Patience& patience) const {
         store_tile(stack_c, each([&](int, int) { return broadcast(1.0); }));
         const std::int32_t* above = tree.above.data();
         const std::int32_t* slots = tree.slots.data();
@@ -336,10 +354,12 @@ struct SetWalk {
                     collect(close(step, split, output, end), step, above, output, end_of_slots);
                 }
             }
+            if (!patience.goes_on(static_cast<std::size_t>(end_of_slots - slots) * at(n_outputs))) return false;
             constants = end;
             slots = end_of_slots;
             above += step.n_above;
         }
+        return true;
     }
 };
 
@@ -352,16 +372,20 @@ std::size_t stack_doubles(int levels, int n_outputs) {
 }
 
 template <int V>
-void walk_tree(const SetProgram& program, const SetTree& tree, const PointTile& tile, int n_outputs,
-               const double* constants, const std::uint64_t* satisfied, int shift, double* phi, double* stack) {
+bool walk_tree(const SetProgram& program, const SetTree& tree, const PointTile& tile, int n_outputs,
+               const double* constants, const std::uint64_t* satisfied, int shift, double* phi, double* stack,
+               Patience& patience) {
+    bool goes_on = true;
     with_points(tile.n_points, [&]<int K>() {
         const std::size_t level_doubles = at(tree.n_levels + 1) * SetWalk<K, V>::kTileDoubles;
         double* const stack_h = stack + level_doubles;
         auto* const edges = reinterpret_cast<Edge<V>*>(stack_h + 2 * at(n_outputs) * level_doubles);
-        SetWalk<K, V>{tree,  n_outputs, program.min_order, program.max_order, constants, satisfied, shift, phi, stack,
-                      edges, stack_h}
-            .run(constants + K);
+        const SetWalk<K, V> walk{
+            tree,  n_outputs, program.min_order, program.max_order, constants, satisfied, shift, phi, stack,
+            edges, stack_h};
+        goes_on = walk.run(constants + K, patience);
     });
+    return goes_on;
 }
 
 // Subsets get their shares, a set's own after those of larger sets, which come later: each gives what it had.
@@ -429,8 +453,10 @@ void find_satisfied(const SetProgram& program, const SetChunk& chunk, const Numb
 }
 
 template <int V, class Number>
-void explain_rows(const SetProgram& program, const SetChunk& chunk, const RowsView& rows, const double* constants,
-                  Workspace& work, double* values) {
+bool explain_rows(const SetProgram& program, const SetChunk& chunk, const RowsView& rows, const double* constants,
+                  const Worker& worker, double* values) {
+    Workspace& work = worker.workspace();
+    Patience patience{worker};
     constexpr std::size_t group_rows = std::size_t{V} * kLanes;
     const int n_outputs = chunk.chunk->n_outputs;
     const std::size_t phi_doubles = chunk.sets.size() * at(n_outputs) * group_rows;
@@ -454,8 +480,9 @@ void explain_rows(const SetProgram& program, const SetChunk& chunk, const RowsVi
             const std::uint64_t* here = satisfied;
             for (const auto& tree : chunk.trees) {
                 for (const auto& tile : tree.tiles)
-                    walk_tree<V>(program, tree, tile, n_outputs, constants + tree.expansion_begin + tile.begin, here,
-                                 static_cast<int>(shift), phi, stack);
+                    if (!walk_tree<V>(program, tree, tile, n_outputs, constants + tree.expansion_begin + tile.begin,
+                                      here, static_cast<int>(shift), phi, stack, patience))
+                        return false;
                 here += 2 * tree.tree->splits.size();
             }
             give_shares<V>(chunk, phi);
@@ -463,18 +490,16 @@ void explain_rows(const SetProgram& program, const SetChunk& chunk, const RowsVi
                              values + (block + shift) * row_doubles);
         }
     }
+    return true;
 }
 
-void explain(const SetProgram& program, const SetChunk& chunk, const RowsView& rows, const double* constants,
-             Workspace& work, double* values) {
+bool explain(const SetProgram& program, const SetChunk& chunk, const RowsView& rows, const double* constants,
+             const Worker& worker, double* values) {
     const auto run = [&]<int V>() {
-        if (program.program->is_float32) {
-            explain_rows<V, float>(program, chunk, rows, constants, work, values);
-        } else {
-            explain_rows<V, double>(program, chunk, rows, constants, work, values);
-        }
+        return program.program->is_float32 ? explain_rows<V, float>(program, chunk, rows, constants, worker, values)
+                                           : explain_rows<V, double>(program, chunk, rows, constants, worker, values);
     };
-    rows.n_rows <= kLanes ? run.template operator()<1>() : run.template operator()<kVectors>();
+    return rows.n_rows <= kLanes ? run.template operator()<1>() : run.template operator()<kVectors>();
 }
 
 }  // namespace

@@ -32,4 +32,21 @@ class Control {
     Clock::time_point next_poll_ = Clock::now() + kInterval;
 };
 
+// Looks up for those who plan: on the calling thread, alone, with no share of the work to tell. `tick` may be called
+// as often as there is something to count: the clock is looked at rarely, and the user heard more rarely still.
+class Listener {
+  public:
+    explicit Listener(const Control::Poll& poll) : control_(poll, 1) {}
+    void tick(std::size_t work = 1) {
+        if ((work_ += work) < kWork) return;
+        work_ = 0;
+        control_.advance(0, true);
+    }
+
+  private:
+    static constexpr std::size_t kWork = std::size_t{1} << 14;  // nodes, or places on a path: a millisecond
+    Control control_;
+    std::size_t work_ = 0;
+};
+
 }  // namespace linear_treeshap

@@ -51,7 +51,7 @@ void SetEngine::for_blocks(const RowsView& rows, double* out, int n_threads, con
         std::fill_n(values, n * row_doubles, 0.0);
         for (const auto& chunk : program_.chunks) {
             const double* const constants = is_cached ? constants_.data() + chunk.expansion_begin : nullptr;
-            kernel_.explain(program_, chunk, {data, n}, constants, worker.workspace(), values);
+            if (!kernel_.explain(program_, chunk, {data, n}, constants, worker, values)) return;
             if (!worker.advance(n)) return;
         }
         use(first, n, values);

@@ -84,14 +84,16 @@ struct TooManySets : std::length_error {
 // Sets of min_order to max_order players. `spread[r]`, if any, is what each subset that lacks r players of a set gets
 // of the set's index, as a share: with Bernoulli's numbers that turns the Shapley interaction index into k-SII, whose
 // sets add up to the prediction. Throws TooManySets if those on all paths are too many to be written down.
+// `poll` is asked now and then, and may throw as well: nothing is left behind.
 SetProgram plan_sets(const Program& program, const RuleFor& rule_for, int min_order, int max_order,
-                     std::span<const double> spread);
+                     std::span<const double> spread, const Control::Poll& poll);
 
 // The walk, compiled once per instruction set.
 struct SetKernel {
     void (*expand)(const SetProgram&, const SetChunk&, double* out);
     // Adds the indices that a chunk of trees gives to some rows to values[row][set][output].
-    void (*explain)(const SetProgram&, const SetChunk&, const RowsView&, const double* constants, Workspace&,
+    // Returns false if the work must stop.
+    bool (*explain)(const SetProgram&, const SetChunk&, const RowsView&, const double* constants, const Worker&,
                     double* values);
 };
 const SetKernel& set_kernel_of(const Kernel& kernel);

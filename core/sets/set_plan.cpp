@@ -54,8 +54,8 @@ class SetNumbers {
 class Planner {
   public:
     Planner(const Program& program, const RuleFor& rule_for, int min_order, int max_order,
-            std::span<const double> spread)
-        : rule_for_(rule_for), spread_(spread), out_{&program, min_order, max_order, {}, {}, {}, 0} {}
+            std::span<const double> spread, const Control::Poll& poll)
+        : rule_for_(rule_for), spread_(spread), listener_(poll), out_{&program, min_order, max_order, {}, {}, {}, 0} {}
 
     SetProgram run() {
         for (const auto& chunk : out_.program->chunks) {
@@ -152,6 +152,7 @@ class Planner {
 
     void add_sets(std::span<const std::int32_t> above, SetChunk& part, SetTree& planned) {
         const auto order = static_cast<int>(members_.size());
+        listener_.tick();
         if (order >= out_.min_order) {
             const auto [it, is_new] =
                 local_.try_emplace(numbers_(members_), static_cast<std::int32_t>(part.sets.size()));
@@ -197,13 +198,18 @@ class Planner {
         return out;
     }
 
+    static bool is_before(const std::vector<std::int32_t>& a, const std::vector<std::int32_t>& b) {
+        return a.size() != b.size() ? a.size() < b.size() : a < b;
+    }
+
     // Sets in their final order: smaller ones first, then by their players.
     void number_sets() {
         std::vector<std::pair<std::vector<std::int32_t>, std::int32_t>> found;
         for (std::int32_t node = 0; node < static_cast<std::int32_t>(numbers_.size()); ++node)
             if (numbers_.order(node) >= out_.min_order) found.emplace_back(numbers_.players(node), node);
-        std::sort(found.begin(), found.end(), [](const auto& a, const auto& b) {
-            return a.first.size() != b.first.size() ? a.first.size() < b.first.size() : a.first < b.first;
+        std::sort(found.begin(), found.end(), [&](const auto& a, const auto& b) {
+            listener_.tick();
+            return is_before(a.first, b.first);
         });
         std::vector<std::int32_t> position(numbers_.size(), -1);
         for (auto& [players, node] : found) {
@@ -217,22 +223,21 @@ class Planner {
     }
 
     // The chunk's own numbers follow the final order, so that φ is written out from front to back.
-    static void sort_sets(SetChunk& part, const std::vector<std::int32_t>& position) {
+    void sort_sets(SetChunk& part, const std::vector<std::int32_t>& position) {
         std::vector<std::int32_t> order(part.sets.size()), renumbered(part.sets.size());
         for (auto& node : part.sets) node = position[at(node)];
         std::iota(order.begin(), order.end(), 0);
         std::sort(order.begin(), order.end(), [&](auto a, auto b) { return part.sets[at(a)] < part.sets[at(b)]; });
         for (std::size_t i = 0; i < order.size(); ++i) renumbered[at(order[i])] = static_cast<std::int32_t>(i);
         std::sort(part.sets.begin(), part.sets.end());
-        for (auto& tree : part.trees)
+        for (auto& tree : part.trees) {
+            listener_.tick(tree.slots.size());
             for (auto& slot : tree.slots) slot = renumbered[at(slot)];
+        }
     }
 
     // All subsets of a set that meets in this chunk meet here too.
-    void find_shares(SetChunk& part) const {
-        const auto is_before = [](const std::vector<std::int32_t>& a, const std::vector<std::int32_t>& b) {
-            return a.size() != b.size() ? a.size() < b.size() : a < b;
-        };
+    void find_shares(SetChunk& part) {
         std::vector<std::int32_t> subset;
         for (std::size_t s = 0; s < part.sets.size(); ++s) {
             const auto& set = out_.sets[at(part.sets[s])];
@@ -240,6 +245,7 @@ class Planner {
                 subset.clear();
                 for (std::size_t i = 0; i < set.size(); ++i)
                     if ((bits >> i) & 1U) subset.push_back(set[i]);
+                listener_.tick();
                 const double share = spread_[set.size() - subset.size()];
                 if (share == 0.0) continue;
                 const auto found = std::lower_bound(
@@ -253,6 +259,7 @@ class Planner {
 
     const RuleFor& rule_for_;
     std::span<const double> spread_;
+    Listener listener_;
     SetProgram out_;
     SetNumbers numbers_;
     std::unordered_map<std::int32_t, std::int32_t> local_;  // number of a set → the chunk's own
@@ -266,8 +273,8 @@ class Planner {
 }  // namespace
 
 SetProgram plan_sets(const Program& program, const RuleFor& rule_for, int min_order, int max_order,
-                     std::span<const double> spread) {
-    return Planner(program, rule_for, min_order, max_order, spread).run();
+                     std::span<const double> spread, const Control::Poll& poll) {
+    return Planner(program, rule_for, min_order, max_order, spread, poll).run();
 }
 
 }  // namespace linear_treeshap

@@ -1,8 +1,8 @@
 """Random ensembles and the rows that hurt them.
 
 `random_ensemble` and `random_rows` need a NumPy generator and nothing else; `ensembles` hands the
-same ensembles to hypothesis, with sizes that shrink. `chain` makes the deepest tree there is, `copies`
-many trees of few.
+same ensembles to hypothesis, with sizes that shrink. `chain` makes the deepest tree there is, `complete` the
+bushiest, `copies` many trees of few.
 """
 
 from __future__ import annotations
@@ -18,7 +18,7 @@ from hypothesis import strategies as st
 from linear_treeshap.model.ensemble import TreeEnsemble
 from linear_treeshap.model.row_format import RowFormat
 
-__all__ = ["chain", "copies", "ensembles", "random_ensemble", "random_rows"]
+__all__ = ["chain", "complete", "copies", "ensembles", "random_ensemble", "random_rows"]
 
 Rows = npt.NDArray[np.float64]
 
@@ -214,6 +214,25 @@ def chain(features: Sequence[int], *, share: float | Sequence[float] = 0.5) -> T
         value=value[:, None],
         base_values=np.zeros(1),
         row_format=RowFormat(n_features=max(features, default=-1) + 1),
+    )
+
+
+def complete(depth: int, n_features: int) -> TreeEnsemble:
+    """A tree of 2^depth leaves; neighbouring levels ask different features, and so do neighbours."""
+    n_inner, n_nodes = 2**depth - 1, 2 ** (depth + 1) - 1
+    node = np.arange(n_nodes)
+    level = np.log2(node + 1.0).astype(np.int64)
+    is_inner = node < n_inner
+    return TreeEnsemble(
+        tree_offsets=np.array([0, n_nodes]),
+        left=np.where(is_inner, 2 * node + 1, -1),
+        right=np.where(is_inner, 2 * node + 2, -1),
+        feature=np.where(is_inner, (7 * level + node) % n_features, -1),
+        threshold=np.zeros(n_nodes),
+        cover=2.0 ** (depth - level),
+        value=np.where(is_inner, 0.0, np.sin(node))[:, None],
+        base_values=np.zeros(1),
+        row_format=RowFormat(n_features=n_features),
     )
 
 
