@@ -2,19 +2,22 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
 from typing import Any
 
 import numpy as np
 import numpy.typing as npt
 import pytest
 from engines import background_engine
-from strategies import chain, random_ensemble, random_rows
+from strategies import chain, copies, random_ensemble, random_rows
 
-from linear_treeshap import _core, oracle
+from linear_treeshap import TreeExplainer, _core, oracle
 from linear_treeshap.engines.background import BackgroundEngine
 from linear_treeshap.engines.background_rows import Background
 from linear_treeshap.engines.indices import index_of
+from linear_treeshap.engines.program import Program
 from linear_treeshap.model.ensemble import TreeEnsemble
+from linear_treeshap.model.row_format import RowFormat
 from linear_treeshap.players.players import Players
 
 Float64 = npt.NDArray[np.float64]
@@ -230,3 +233,27 @@ def test_bits_do_not_depend_on_threads_that_read_the_background(
     engine, rows = engine_and_rows
     again = background_engine(engine.program.ensemble, engine.background, n_jobs=3)
     assert values(again, rows[:50]).tobytes() == values(engine, rows[:50]).tobytes()
+
+
+@pytest.mark.parametrize("dtype", ["float64", "float32"])
+def test_stumps_have_no_pairs(dtype: str) -> None:
+    """In so many trees and so few rows, threads share trees; there is nothing to divide among them."""
+    stumps = copies(chain([0]), 5000)
+    feature = np.where(stumps.left >= 0, np.arange(len(stumps.left)) // 3 % 20, -1)
+    ensemble = replace(stumps, feature=feature, row_format=RowFormat(n_features=20))
+    rows = np.random.default_rng(0).normal(size=(64, 20))
+    explainer = TreeExplainer(ensemble, rows[:30], n_jobs=2)
+    pairs = explainer.shap_interaction_values(rows, dtype=dtype)
+    single = explainer.shap_values(rows, dtype=dtype)
+    np.testing.assert_array_equal(pairs, single[:, :, None] * np.eye(20, dtype=dtype))
+    of_pairs = _core.BackgroundEngine(
+        Program(ensemble).compiled,
+        rows,
+        np.empty(0),
+        only_pairs=False,
+        of_couples=True,
+        n_threads=2,
+        progress=None,
+    )
+    nothing = np.empty((64, 0, 1), dtype=dtype)
+    of_pairs.explain(rows, nothing, pair_weights=None, n_threads=2, progress=None)
