@@ -6,7 +6,9 @@
 #include <cstring>
 #include <numeric>
 
+#include "background/background_tables.hpp"
 #include "run/schedule.hpp"
+#include "run/tasks.hpp"
 
 namespace linear_treeshap {
 
@@ -19,12 +21,6 @@ constexpr std::size_t kScannedRows = 1024;
 // Rows of a task: enough to use each table often while it is near; few where leaves are scanned.
 constexpr std::size_t kTaskRows = 1024;
 constexpr std::size_t kScanTaskRows = 64;
-constexpr std::size_t kMaxTaskBytes = std::size_t{8} << 20;
-
-// Below this many leaves · rows a thread costs more to start than it saves.
-constexpr std::size_t kWorkPerThread = 200'000;
-
-std::size_t n_blocks(std::size_t n_rows) { return (n_rows + kBlockRows - 1) / kBlockRows; }
 
 // Tables may be as large as this together, which also bounds the time it takes to fill them.
 constexpr std::size_t kMaxTableBytes = std::size_t{256} << 20;
@@ -39,18 +35,12 @@ int max_table_bits(std::size_t n_background) {
 
 }  // namespace
 
-RowsView cut(const Program& program, const RowsView& rows, std::size_t first, std::size_t n) {
-    const std::size_t number_size = program.is_float32 ? sizeof(float) : sizeof(double);
-    const auto* const data = static_cast<const std::byte*>(rows.data);
-    return {data + first * static_cast<std::size_t>(program.n_columns) * number_size, std::min(n, rows.n_rows - first)};
-}
-
 BackgroundEngine::BackgroundEngine(const Program& program, const Kernel& kernel, const RowsView& background,
-                                   std::span<const double> weights, bool only_pairs, bool of_couples, int n_threads,
+                                   std::span<const double> weights, bool scan_only, bool of_pairs, int n_threads,
                                    const Control::Poll& poll)
     : program_(program),
       kernel_(background_kernel_of(kernel)),
-      of_couples_(of_couples),
+      of_pairs_(of_pairs),
       plans_(program_.chunks.size()),
       n_background_(background.n_rows),
       weights_(weights.begin(), weights.end()),
@@ -58,7 +48,7 @@ BackgroundEngine::BackgroundEngine(const Program& program, const Kernel& kernel,
                                     : std::accumulate(weights.begin(), weights.end(), 0.0))) {
     int n_players = 0, n_points = 1;
     bool is_scanned = false;
-    int max_bits = only_pairs ? 0 : max_table_bits(background.n_rows);
+    int max_bits = scan_only ? 0 : max_table_bits(background.n_rows);
     Listener listener(poll);
     while (plan_all(max_bits, listener) > kMaxTableBytes) --max_bits;
     for (std::size_t c = 0; c < plans_.size(); ++c) {
@@ -81,10 +71,8 @@ BackgroundEngine::BackgroundEngine(const Program& program, const Kernel& kernel,
     number_items();
     if (n_players > 0) moments_.emplace(program_.rules.at(n_points), n_players);
     if (is_scanned) {
-        const std::size_t bytes = background.n_rows * static_cast<std::size_t>(program_.n_columns) *
-                                  (program_.is_float32 ? sizeof(float) : sizeof(double));
-        background_.resize(bytes);
-        std::memcpy(background_.data(), background.data, bytes);
+        background_.resize(background.n_bytes());
+        std::memcpy(background_.data(), background.data, background.n_bytes());
     }
     Control control(poll, program_.n_leaves);
     for (std::size_t c = 0; c < plans_.size(); ++c)
@@ -98,10 +86,10 @@ std::size_t BackgroundEngine::plan_all(int max_bits, Listener& listener) {
         const auto& chunk = program_.chunks[c];
         auto& plan = plans_[c];
         plan.trees.clear();
-        plan.couples = {};
+        plan.pairs = {};
         for (const auto& tree : chunk.trees) {
             plan.trees.push_back(
-                plan_tables(tree, chunk.n_outputs, max_bits, of_couples_ ? &plan.couples : nullptr, listener));
+                plan_tables(tree, chunk.n_outputs, max_bits, of_pairs_ ? &plan.pairs : nullptr, listener));
             for (const auto& table : plan.trees.back().tables) bytes += table.size() * sizeof(double);
         }
     }
@@ -109,31 +97,31 @@ std::size_t BackgroundEngine::plan_all(int max_bits, Listener& listener) {
 }
 
 void BackgroundEngine::number_items() {
-    if (!of_couples_) {
+    if (!of_pairs_) {
         for (std::size_t c = 0; c < plans_.size(); ++c) {
             const auto players = program_.chunks[c].players;
             plans_[c].items.assign(players.begin(), players.end());
         }
         return;
     }
-    const auto couples_of = [&](std::size_t c) {
-        auto couples = plans_[c].couples.list();
-        for (auto& couple : couples) {
-            for (auto& player : couple) player = program_.chunks[c].players[static_cast<std::size_t>(player)];
-            std::sort(couple.begin(), couple.end());
+    const auto pairs_of = [&](std::size_t c) {
+        auto pairs = plans_[c].pairs.list();
+        for (auto& pair : pairs) {
+            for (auto& player : pair) player = program_.chunks[c].players[static_cast<std::size_t>(player)];
+            std::sort(pair.begin(), pair.end());
         }
-        return couples;
+        return pairs;
     };
     for (std::size_t c = 0; c < plans_.size(); ++c) {
-        const auto couples = couples_of(c);
-        couples_.insert(couples_.end(), couples.begin(), couples.end());
+        const auto pairs = pairs_of(c);
+        pairs_.insert(pairs_.end(), pairs.begin(), pairs.end());
     }
-    std::sort(couples_.begin(), couples_.end());
-    couples_.erase(std::unique(couples_.begin(), couples_.end()), couples_.end());
+    std::sort(pairs_.begin(), pairs_.end());
+    pairs_.erase(std::unique(pairs_.begin(), pairs_.end()), pairs_.end());
     for (std::size_t c = 0; c < plans_.size(); ++c)
-        for (const auto& couple : couples_of(c))
-            plans_[c].items.push_back(static_cast<std::int32_t>(
-                std::lower_bound(couples_.begin(), couples_.end(), couple) - couples_.begin()));
+        for (const auto& pair : pairs_of(c))
+            plans_[c].items.push_back(
+                static_cast<std::int32_t>(std::lower_bound(pairs_.begin(), pairs_.end(), pair) - pairs_.begin()));
 }
 
 void BackgroundEngine::fill_tables(const Chunk& chunk, Plan& plan, const RowsView& background, int n_threads,
@@ -146,15 +134,15 @@ void BackgroundEngine::fill_tables(const Chunk& chunk, Plan& plan, const RowsVie
     }
     Buffer<double> x;
     for (std::size_t first = 0; first < background.n_rows; first += kReadRows) {
-        const RowsView part = cut(program_, background, first, kReadRows);
-        kernel_.transpose(program_, chunk, part, x.reserve(n_blocks(part.n_rows) * kBlockRows * chunk.columns.size()));
+        const RowsView read = background.slice(first, kReadRows);
+        kernel_.transpose(program_, chunk, read, x.reserve(n_blocks(read.n_rows) * kBlockRows * chunk.columns.size()));
         parallel_for(chunk.trees.size(), n_threads, control, [&](std::size_t t, const Worker& worker) {
             const auto& tree = chunk.trees[t];
-            std::uint64_t* const words = worker.workspace().satisfied.reserve(n_blocks(part.n_rows) * n_words(tree));
-            kernel_.evaluate(program_, chunk, tree, x.data(), n_blocks(part.n_rows), words);
+            std::uint64_t* const words = worker.workspace().satisfied.reserve(n_blocks(read.n_rows) * n_words(tree));
+            kernel_.evaluate(program_, chunk, tree, x.data(), n_blocks(read.n_rows), words);
             double* histogram = histograms[t].data();
             for (const auto& table : plan.trees[t].tables) {
-                kernel_.count(plan.trees[t], table, words, n_words(tree), part.n_rows,
+                kernel_.count(plan.trees[t], table, words, n_words(tree), read.n_rows,
                               weights_.empty() ? nullptr : weights_.data() + first, histogram);
                 histogram += table.n_states();
                 if (!worker.advance(0)) return;
@@ -165,7 +153,7 @@ void BackgroundEngine::fill_tables(const Chunk& chunk, Plan& plan, const RowsVie
     parallel_for(chunk.trees.size(), n_threads, control, [&](std::size_t t, const Worker& worker) {
         const double* histogram = histograms[t].data();
         for (const auto& table : plan.trees[t].tables) {
-            fill_table(chunk, chunk.trees[t], plan.trees[t], table, histogram, *moments_, of_couples_, scale_,
+            fill_table(chunk, chunk.trees[t], plan.trees[t], table, histogram, *moments_, of_pairs_, scale_,
                        tables + table.begin);
             histogram += table.n_states();
             if (!worker.advance(0)) return;
@@ -175,8 +163,8 @@ void BackgroundEngine::fill_tables(const Chunk& chunk, Plan& plan, const RowsVie
 }
 
 // Adds a chunk's values of some rows to values[row][player][output].
-bool BackgroundEngine::explain_chunk(std::size_t c, const RowsView& rows, const double* pair_weights, double* values,
-                                     const Worker& worker) const {
+bool BackgroundEngine::explain_chunk(std::size_t c, const RowsView& rows, const double* row_pair_weights,
+                                     double* values, const Worker& worker) const {
     Workspace& work = worker.workspace();
     const auto& chunk = program_.chunks[c];
     const auto& plan = plans_[c];
@@ -186,7 +174,7 @@ bool BackgroundEngine::explain_chunk(std::size_t c, const RowsView& rows, const 
     double* const phi = work.phi.reserve(blocks * kBlockRows * n_slots);
     std::fill_n(phi, blocks * kBlockRows * n_slots, 0.0);
     kernel_.transpose(program_, chunk, rows, x);
-    const RowsView background{background_.data(), n_background_};
+    const RowsView background{background_.data(), n_background_, rows.n_columns, rows.is_float32};
     for (std::size_t t = 0; t < chunk.trees.size(); ++t) {
         const auto& tree = chunk.trees[t];
         const auto& planned = plan.trees[t];
@@ -195,26 +183,26 @@ bool BackgroundEngine::explain_chunk(std::size_t c, const RowsView& rows, const 
         kernel_.look_up(planned, plan.tables.data(), words, n_words(tree), rows.n_rows, phi, n_slots * kBlockRows);
         if (planned.scan_child.empty()) continue;
         for (std::size_t first = 0; first < n_background_; first += kScannedRows) {
-            const RowsView part = cut(program_, background, first, kScannedRows);
-            const std::size_t z_blocks = n_blocks(part.n_rows);
+            const RowsView scanned = background.slice(first, kScannedRows);
+            const std::size_t z_blocks = n_blocks(scanned.n_rows);
             auto* const z = work.background_x.reserve(z_blocks * kBlockRows * chunk.columns.size());
-            kernel_.transpose(program_, chunk, part, z);
+            kernel_.transpose(program_, chunk, scanned, z);
             auto* const z_words = work.background_satisfied.reserve(z_blocks * n_words(tree));
             kernel_.evaluate(program_, chunk, tree, z, z_blocks, z_words);
             for (std::size_t b = 0; b < blocks; ++b)
                 for (std::size_t zb = 0; zb < z_blocks; ++zb) {
                     const double* weights = weights_.empty() ? nullptr : weights_.data();
-                    if (pair_weights != nullptr) weights = pair_weights + b * kBlockRows * n_background_;
-                    const Pairs pairs{words + b * n_words(tree),
-                                      z_words + zb * n_words(tree),
-                                      std::min<std::size_t>(kBlockRows, rows.n_rows - b * kBlockRows),
-                                      std::min<std::size_t>(kBlockRows, part.n_rows - zb * kBlockRows),
-                                      weights == nullptr ? nullptr : weights + first + zb * kBlockRows,
-                                      pair_weights == nullptr ? 0 : n_background_,
-                                      pair_weights == nullptr ? scale_ : 1.0,
-                                      phi + b * n_slots * kBlockRows,
-                                      of_couples_ ? &plan.couples : nullptr};
-                    if (!kernel_.scan(chunk, tree, planned, *moments_, pairs, worker)) return false;
+                    if (row_pair_weights != nullptr) weights = row_pair_weights + b * kBlockRows * n_background_;
+                    const RowPairs row_pairs{words + b * n_words(tree),
+                                             z_words + zb * n_words(tree),
+                                             std::min<std::size_t>(kBlockRows, rows.n_rows - b * kBlockRows),
+                                             std::min<std::size_t>(kBlockRows, scanned.n_rows - zb * kBlockRows),
+                                             weights == nullptr ? nullptr : weights + first + zb * kBlockRows,
+                                             row_pair_weights == nullptr ? 0 : n_background_,
+                                             row_pair_weights == nullptr ? scale_ : 1.0,
+                                             phi + b * n_slots * kBlockRows,
+                                             of_pairs_ ? &plan.pairs : nullptr};
+                    if (!kernel_.scan(chunk, tree, planned, *moments_, row_pairs, worker)) return false;
                 }
         }
     }
@@ -235,33 +223,33 @@ std::size_t BackgroundEngine::rows_per_task(std::size_t n_rows, int n_threads) c
         const auto& chunk = program_.chunks[c];
         const std::size_t bytes_per_row =
             8 * (chunk.columns.size() + plans_[c].items.size() * static_cast<std::size_t>(chunk.n_outputs));
-        rows = std::min(rows, kMaxTaskBytes / bytes_per_row);
+        rows = rows_that_fit(rows, bytes_per_row);
         if (plans_[c].is_scanned) rows = std::min(rows, kScanTaskRows);
     }
     if (n_threads > 1) rows = std::min(rows, n_rows / (4 * static_cast<std::size_t>(n_threads)));
-    return std::max<std::size_t>(1, rows / kBlockRows) * kBlockRows;
+    return round_to_blocks(rows);
 }
 
 template <class Value>
-void BackgroundEngine::explain(const RowsView& rows, std::span<Value> values, const double* pair_weights, int n_threads,
-                               const Control::Poll& poll) const {
+void BackgroundEngine::explain(const RowsView& rows, std::span<Value> values, const double* row_pair_weights,
+                               int n_threads, const Control::Poll& poll) const {
     const std::size_t row_values = n_items() * static_cast<std::size_t>(program_.n_outputs);
     if (rows.n_rows == 0 || plans_.empty()) {
         std::fill(values.begin(), values.end(), Value(0));
         return;
     }
     const std::size_t work = program_.n_leaves * rows.n_rows;
-    n_threads =
-        static_cast<int>(std::clamp<std::size_t>(work / kWorkPerThread, 1, static_cast<std::size_t>(n_threads)));
+    n_threads = threads_for(work, n_threads);
     const std::size_t task_rows = rows_per_task(rows.n_rows, n_threads);
     std::vector<std::size_t> begin{0};
     while (begin.back() < rows.n_rows) begin.push_back(std::min(rows.n_rows, begin.back() + task_rows));
     Control control(poll, work);
     explain_by_chunks(begin, plans_.size(), row_values, values, n_threads, control,
                       [&](std::size_t first, std::size_t n, std::size_t c, double* to, const Worker& worker) {
-                          return explain_chunk(c, cut(program_, rows, first, n),
-                                               pair_weights == nullptr ? nullptr : pair_weights + first * n_background_,
-                                               to, worker);
+                          return explain_chunk(
+                              c, rows.slice(first, n),
+                              row_pair_weights == nullptr ? nullptr : row_pair_weights + first * n_background_, to,
+                              worker);
                       });
 }
 

@@ -4,6 +4,8 @@
 #include <bit>
 #include <vector>
 
+#include "run/parallel.hpp"
+
 namespace linear_treeshap {
 namespace {
 
@@ -13,8 +15,6 @@ constexpr std::size_t kTaskRows = 1024;
 // so many rows and so few splits.
 constexpr std::size_t kMinBlockRows = 8;
 constexpr std::size_t kMaxBlockSplits = 512;
-
-std::size_t at(std::int32_t i) { return static_cast<std::size_t>(i); }
 
 template <class Number>
 bool goes_left(const Program& program, const Split& split, Number x) {
@@ -94,33 +94,33 @@ void predict(const Program& program, const BackgroundKernel& kernel, const RowsV
     Control control(poll, program.n_leaves * rows.n_rows);
     parallel_for(
         (rows.n_rows + kTaskRows - 1) / kTaskRows, n_threads, control, [&](std::size_t task, const Worker& worker) {
-            const RowsView part = cut(program, rows, task * kTaskRows, kTaskRows);
+            const RowsView here = rows.slice(task * kTaskRows, kTaskRows);
             Workspace& work = worker.workspace();
             std::vector<std::uint64_t> reached;
-            const std::size_t n_blocks = (part.n_rows + kBlockRows - 1) / kBlockRows;
+            const std::size_t blocks = n_blocks(here.n_rows);
             const std::size_t first = task * kTaskRows / (weights == nullptr ? 1 : kBlockRows);
             const Predictions to{out.data() + first * n_outputs, n_outputs, weights};
-            const bool in_blocks = part.n_rows >= kMinBlockRows;
+            const bool in_blocks = here.n_rows >= kMinBlockRows;
             for (const auto& chunk : program.chunks) {
-                double* const x = work.x.reserve(n_blocks * kBlockRows * chunk.columns.size());
-                if (in_blocks) kernel.transpose(program, chunk, part, x);
+                double* const x = work.x.reserve(blocks * kBlockRows * chunk.columns.size());
+                if (in_blocks) kernel.transpose(program, chunk, here, x);
                 for (const auto& tree : chunk.trees) {
                     if (!in_blocks || tree.splits.size() > kMaxBlockSplits) {
                         const auto add = [&](std::size_t row, const double* value) { to.add_row(chunk, row, value); };
-                        program.is_float32 ? walk<float>(program, chunk, tree, part, add)
-                                           : walk<double>(program, chunk, tree, part, add);
+                        program.is_float32 ? walk<float>(program, chunk, tree, here, add)
+                                           : walk<double>(program, chunk, tree, here, add);
                         continue;
                     }
-                    std::uint64_t* const bits = work.satisfied.reserve(n_blocks * n_words(tree));
-                    kernel.evaluate(program, chunk, tree, x, n_blocks, bits);
-                    for (std::size_t b = 0; b < n_blocks; ++b) {
-                        const std::size_t n = std::min<std::size_t>(kBlockRows, part.n_rows - b * kBlockRows);
+                    std::uint64_t* const bits = work.satisfied.reserve(blocks * n_words(tree));
+                    kernel.evaluate(program, chunk, tree, x, blocks, bits);
+                    for (std::size_t b = 0; b < blocks; ++b) {
+                        const std::size_t n = std::min<std::size_t>(kBlockRows, here.n_rows - b * kBlockRows);
                         visit_leaves(
                             chunk, tree, bits + b * n_words(tree), ~std::uint64_t{0} >> (kBlockRows - n), reached,
-                            [&](std::uint64_t here, const double* value) { to.add_rows(chunk, b, here, value); });
+                            [&](std::uint64_t ended, const double* value) { to.add_rows(chunk, b, ended, value); });
                     }
                 }
-                if (!worker.advance(chunk.n_leaves * part.n_rows)) return;
+                if (!worker.advance(chunk.n_leaves * here.n_rows)) return;
             }
         });
 }

@@ -4,7 +4,7 @@
 
 #include <span>
 
-#include "background/background_engine.hpp"
+#include "kernels/background_kernel.hpp"
 
 namespace linear_treeshap {
 

@@ -15,28 +15,28 @@ namespace {
 
 template <class Number>
 void make(BackgroundEngine* self, const Compiled& compiled, const Matrix<Number>& rows, const Array<double>& weights,
-          bool only_pairs, bool of_couples, int n_threads, const Progress& progress) {
+          bool scan_only, bool of_pairs, int n_threads, const Progress& progress) {
     const RowsView view = rows_of(compiled.program, rows);
     require(weights.size() == 0 || weights.size() == rows.shape(0));
     const auto poll = poll_for(progress);
     const WithoutGil no_gil;
     new (self) BackgroundEngine(compiled.program, compiled.kernel, view, std::span(weights.data(), weights.size()),
-                                only_pairs, of_couples, n_threads, poll);
+                                scan_only, of_pairs, n_threads, poll);
 }
 
 template <class Number, class Value>
 void explain(const BackgroundEngine& engine, const Matrix<Number>& rows, const Values<Value>& out,
-             const std::optional<Matrix<double>>& pair_weights, int n_threads, const Progress& progress) {
+             const std::optional<Matrix<double>>& row_pair_weights, int n_threads, const Progress& progress) {
     const Program& program = engine.program();
     const RowsView view = rows_of(program, rows);
     require(out.shape(0) == rows.shape(0) && out.shape(1) == engine.n_items() &&
             out.shape(2) == static_cast<std::size_t>(program.n_outputs));
-    if (pair_weights)
-        require(pair_weights->shape(0) == rows.shape(0) && pair_weights->shape(1) == engine.n_background());
+    if (row_pair_weights)
+        require(row_pair_weights->shape(0) == rows.shape(0) && row_pair_weights->shape(1) == engine.n_background());
     const auto poll = poll_for(progress);
     const WithoutGil no_gil;
-    engine.explain<Value>(view, {out.data(), out.size()}, pair_weights ? pair_weights->data() : nullptr, n_threads,
-                          poll);
+    engine.explain<Value>(view, {out.data(), out.size()}, row_pair_weights ? row_pair_weights->data() : nullptr,
+                          n_threads, poll);
 }
 
 }  // namespace
@@ -44,15 +44,15 @@ void explain(const BackgroundEngine& engine, const Matrix<Number>& rows, const V
 void bind_background(nb::module_& m) {
     auto engine = nb::class_<BackgroundEngine>(m, "BackgroundEngine");
     const auto def_make = [&](auto* one) {
-        engine.def("__init__", one, "program"_a, "rows"_a, "weights"_a, nb::kw_only(), "only_pairs"_a, "of_couples"_a,
+        engine.def("__init__", one, "program"_a, "rows"_a, "weights"_a, nb::kw_only(), "scan_only"_a, "of_pairs"_a,
                    "n_threads"_a, "progress"_a.none(), nb::keep_alive<1, 2>());
     };
     def_make(&make<float>);
     def_make(&make<double>);
-    engine.def_prop_ro("couples", [](const BackgroundEngine& e) { return e.couples(); });
+    engine.def_prop_ro("pairs", [](const BackgroundEngine& e) { return e.pairs(); });
 
     const auto def_explain = [&](auto* one) {
-        engine.def("explain", one, "rows"_a, "out"_a, nb::kw_only(), "pair_weights"_a.none(), "n_threads"_a,
+        engine.def("explain", one, "rows"_a, "out"_a, nb::kw_only(), "row_pair_weights"_a.none(), "n_threads"_a,
                    "progress"_a.none());
     };
     def_explain(&explain<float, double>);

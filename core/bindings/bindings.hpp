@@ -49,7 +49,7 @@ template <class Number>
 RowsView rows_of(const Program& program, const Matrix<Number>& rows) {
     if (program.is_float32 != std::is_same_v<Number, float>) throw nb::type_error("rows are of the wrong number type");
     require(rows.shape(1) == static_cast<std::size_t>(program.n_columns));
-    return {rows.data(), rows.shape(0)};
+    return {rows.data(), rows.shape(0), rows.shape(1), program.is_float32};
 }
 
 // A NumPy array of the same memory.

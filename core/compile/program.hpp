@@ -22,12 +22,13 @@
 #include <vector>
 
 #include "compile/quadrature.hpp"
+#include "model/at.hpp"
 #include "model/ensemble.hpp"
 #include "run/control.hpp"
+#include "run/rows.hpp"
 
 namespace linear_treeshap {
 
-inline constexpr int kBlockRows = 64;        // rows whose conditions are evaluated at once: bits of a word
 inline constexpr int kMinWalkRows = 16;      // rows that walk together at least, if there are so many
 inline constexpr int kMaxTreeletBits = 4;    // 16 states: what one register permutation can look up
 inline constexpr int kMaxTile = 4;           // quadrature points walked at once: what registers can hold

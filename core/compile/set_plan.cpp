@@ -1,12 +1,12 @@
 // Program → SetProgram: which sets of players meet on a path, and the walk that adds to them.
 
+#include "compile/set_plan.hpp"
+
 #include <algorithm>
 #include <numeric>
 #include <stdexcept>
 #include <unordered_map>
 #include <utility>
-
-#include "sets/set_engine.hpp"
 
 namespace linear_treeshap {
 namespace {
@@ -17,8 +17,6 @@ constexpr std::size_t kMaxPlaces = std::size_t{1} << 27;
 
 // A chunk is closed when it has this many sets, so that φ of 16 rows stays in a cache near by.
 constexpr std::size_t kChunkSets = std::size_t{1} << 13;
-
-std::size_t at(std::int32_t i) { return static_cast<std::size_t>(i); }
 
 // Numbers sets in order of appearance: a tree of players, in which a set is the path to a node.
 class SetNumbers {
@@ -61,11 +59,12 @@ class Planner {
         for (const auto& chunk : out_.program->chunks) {
             last_level_.assign(chunk.players.size(), -1);
             for (std::size_t next = 0; next < chunk.trees.size();) {
-                SetChunk part{&chunk, {}, {}, {}, 0, out_.expansion_size, 0, 0};
+                SetChunk group{&chunk, {}, {}, {}, 0, out_.expansion_size, 0, 0};
                 local_.clear();
-                for (; next < chunk.trees.size() && part.sets.size() < kChunkSets; ++next) add(chunk.trees[next], part);
-                out_.expansion_size += part.expansion_size;
-                out_.chunks.push_back(std::move(part));
+                for (; next < chunk.trees.size() && group.sets.size() < kChunkSets; ++next)
+                    add(chunk.trees[next], group);
+                out_.expansion_size += group.expansion_size;
+                out_.chunks.push_back(std::move(group));
             }
         }
         number_sets();
@@ -73,20 +72,20 @@ class Planner {
     }
 
   private:
-    void add(const Tree& tree, SetChunk& part) {
+    void add(const Tree& tree, SetChunk& group) {
         SetTree planned{&tree, {}, {}, {}, {}, 0, 0, 0, 0};
-        walk(tree, part, planned);
+        walk(tree, group, planned);
         planned.n_points = out_.rules.points_for(most_players_, rule_for_);
-        plan_tiles(*part.chunk, planned);
-        planned.expansion_begin = part.expansion_size;
-        part.expansion_size += planned.expansion_size;
-        part.n_splits += tree.splits.size();
-        part.max_levels = std::max(part.max_levels, planned.n_levels);
-        part.trees.push_back(std::move(planned));
+        plan_tiles(*group.chunk, planned);
+        planned.expansion_begin = group.expansion_size;
+        group.expansion_size += planned.expansion_size;
+        group.n_splits += tree.splits.size();
+        group.max_levels = std::max(group.max_levels, planned.n_levels);
+        group.trees.push_back(std::move(planned));
     }
 
     // Each split is met on the way down, between its children, and on the way up, as in TreeCompiler.
-    void walk(const Tree& tree, SetChunk& part, SetTree& planned) {
+    void walk(const Tree& tree, SetChunk& group, SetTree& planned) {
         struct Visit {
             std::int32_t split;
             std::uint8_t side, next_child;
@@ -118,7 +117,7 @@ class Planner {
             player_at_.resize(at(level));
             const bool is_twig = split.child[0] < 0 && split.child[1] < 0;
             const auto kind = is_twig ? SetStep::Kind::twig : SetStep::Kind::close;
-            const auto n_above = collect(player, part, planned);
+            const auto n_above = collect(player, group, planned);
             planned.steps.push_back({kind, visit.side, visit.split, level, n_above});
             path.pop_back();
         }
@@ -126,7 +125,7 @@ class Planner {
 
     // Writes down the players above, and the sets of `player` with them in the order in which the kernel makes
     // them: the player alone; then for each player above, that pair, followed by its sets with players further on.
-    std::int32_t collect(std::int32_t player, SetChunk& part, SetTree& planned) {
+    std::int32_t collect(std::int32_t player, SetChunk& group, SetTree& planned) {
         const auto begin = planned.above.size();
         for (std::int32_t level = 0; level < static_cast<std::int32_t>(player_at_.size()); ++level)
             if (player_at_[at(level)] != player && last_level_[at(player_at_[at(level)])] == level)
@@ -135,8 +134,8 @@ class Planner {
         most_players_ = std::max(most_players_, n_above + 1);
         if (n_places_ + planned.slots.size() + n_choices(n_above) > kMaxPlaces)
             throw TooManySets("too many sets on the paths");
-        members_.assign(1, part.chunk->players[at(player)]);
-        add_sets(std::span(planned.above).subspan(begin), part, planned);
+        members_.assign(1, group.chunk->players[at(player)]);
+        add_sets(std::span(planned.above).subspan(begin), group, planned);
         return n_above;
     }
 
@@ -150,22 +149,22 @@ class Planner {
         return sum;
     }
 
-    void add_sets(std::span<const std::int32_t> above, SetChunk& part, SetTree& planned) {
+    void add_sets(std::span<const std::int32_t> above, SetChunk& group, SetTree& planned) {
         const auto order = static_cast<int>(members_.size());
         listener_.tick();
         if (order >= out_.min_order) {
             const auto [it, is_new] =
-                local_.try_emplace(numbers_(members_), static_cast<std::int32_t>(part.sets.size()));
-            if (is_new) part.sets.push_back(it->first);
+                local_.try_emplace(numbers_(members_), static_cast<std::int32_t>(group.sets.size()));
+            if (is_new) group.sets.push_back(it->first);
             planned.slots.push_back(it->second);
         }
         if (order == out_.max_order) return;
         for (std::size_t i = 0; i < above.size(); ++i) {
-            const auto other = part.chunk->players[at(player_at_[at(above[i])])];
+            const auto other = group.chunk->players[at(player_at_[at(above[i])])];
             const auto place = std::upper_bound(members_.begin(), members_.end(), other);
             const auto offset = place - members_.begin();
             members_.insert(place, other);
-            add_sets(above.subspan(i + 1), part, planned);
+            add_sets(above.subspan(i + 1), group, planned);
             members_.erase(members_.begin() + offset);
         }
     }
@@ -216,31 +215,31 @@ class Planner {
             position[at(node)] = static_cast<std::int32_t>(out_.sets.size());
             out_.sets.push_back(std::move(players));
         }
-        for (auto& part : out_.chunks) {
-            sort_sets(part, position);
-            if (!spread_.empty()) find_shares(part);
+        for (auto& group : out_.chunks) {
+            sort_sets(group, position);
+            if (!spread_.empty()) find_shares(group);
         }
     }
 
     // The chunk's own numbers follow the final order, so that φ is written out from front to back.
-    void sort_sets(SetChunk& part, const std::vector<std::int32_t>& position) {
-        std::vector<std::int32_t> order(part.sets.size()), renumbered(part.sets.size());
-        for (auto& node : part.sets) node = position[at(node)];
+    void sort_sets(SetChunk& group, const std::vector<std::int32_t>& position) {
+        std::vector<std::int32_t> order(group.sets.size()), renumbered(group.sets.size());
+        for (auto& node : group.sets) node = position[at(node)];
         std::iota(order.begin(), order.end(), 0);
-        std::sort(order.begin(), order.end(), [&](auto a, auto b) { return part.sets[at(a)] < part.sets[at(b)]; });
+        std::sort(order.begin(), order.end(), [&](auto a, auto b) { return group.sets[at(a)] < group.sets[at(b)]; });
         for (std::size_t i = 0; i < order.size(); ++i) renumbered[at(order[i])] = static_cast<std::int32_t>(i);
-        std::sort(part.sets.begin(), part.sets.end());
-        for (auto& tree : part.trees) {
+        std::sort(group.sets.begin(), group.sets.end());
+        for (auto& tree : group.trees) {
             listener_.tick(tree.slots.size());
             for (auto& slot : tree.slots) slot = renumbered[at(slot)];
         }
     }
 
     // All subsets of a set that meets in this chunk meet here too.
-    void find_shares(SetChunk& part) {
+    void find_shares(SetChunk& group) {
         std::vector<std::int32_t> subset;
-        for (std::size_t s = 0; s < part.sets.size(); ++s) {
-            const auto& set = out_.sets[at(part.sets[s])];
+        for (std::size_t s = 0; s < group.sets.size(); ++s) {
+            const auto& set = out_.sets[at(group.sets[s])];
             for (std::size_t bits = 1; bits + 1 < std::size_t{1} << set.size(); ++bits) {
                 subset.clear();
                 for (std::size_t i = 0; i < set.size(); ++i)
@@ -249,10 +248,10 @@ class Planner {
                 const double share = spread_[set.size() - subset.size()];
                 if (share == 0.0) continue;
                 const auto found = std::lower_bound(
-                    part.sets.begin(), part.sets.end(), subset,
+                    group.sets.begin(), group.sets.end(), subset,
                     [&](std::int32_t number, const auto& b) { return is_before(out_.sets[at(number)], b); });
-                part.shares.push_back(
-                    {static_cast<std::int32_t>(s), static_cast<std::int32_t>(found - part.sets.begin()), share});
+                group.shares.push_back(
+                    {static_cast<std::int32_t>(s), static_cast<std::int32_t>(found - group.sets.begin()), share});
             }
         }
     }

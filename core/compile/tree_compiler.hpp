@@ -103,10 +103,10 @@ class TreeCompiler {
             Split split{};
             split.threshold = e_.is_float32 ? round_down(e_.threshold[at]) : e_.threshold[at];
             const std::int32_t child[2] = {e_.left[at], e_.right[at]};
-            for (int side = 0; side < 2; ++side) {
-                const double parent = e_.cover[at], mine = e_.cover[node_at(child[side])];
-                split.ratio[side] = parent > 0 ? mine / parent : 0.5;
-                split.rest[side] = parent > 0 ? (parent - mine) / parent : 0.5;
+            for (int i = 0; i < 2; ++i) {
+                const double all = e_.cover[at], mine = e_.cover[node_at(child[i])];
+                split.ratio[i] = all > 0 ? mine / all : 0.5;
+                split.rest[i] = all > 0 ? (all - mine) / all : 0.5;
             }
             split.feature = columns_(column);
             split.player = players_(e_.player[static_cast<std::size_t>(column)]);

@@ -1,12 +1,13 @@
 // Rows, or background rows, on their way to a table: 64 of them in the bits of a word at every split, then
 // in bytes of states, then eight at a time in the lanes of φ.
 
+#include "kernels/background_kernel.hpp"
+
 #include <algorithm>
 #include <array>
 
-#include "background/background_engine.hpp"
-#include "kernels/conditions.hpp"
 #include "kernels/isa.hpp"
+#include "kernels/satisfied.hpp"
 #include "kernels/simd.hpp"
 
 LTS_BEGIN_ISA
@@ -29,16 +30,10 @@ void transpose(const Program& program, const Chunk& chunk, const RowsView& rows,
 template <class Number>
 void evaluate_blocks(const Program& program, const Chunk& chunk, const Tree& tree, const Number* x,
                      std::size_t n_blocks, std::uint64_t* words) {
-    const std::size_t n_splits = tree.splits.size();
-    for (std::size_t b = 0; b < n_blocks; ++b, x += chunk.columns.size() * kBlockRows, words += n_words(tree))
-        for (std::size_t i = 0; i < n_splits; ++i) {
-            const auto& split = tree.splits[i];
-            const std::uint64_t left = goes_left<kBlockRows>(program, split, x);
-            const std::uint64_t above = split.above < 0 ? ~std::uint64_t{0} : words[split.above];
-            words[2 * i] = left & above;
-            words[2 * i + 1] = ~left & above;
-            words[2 * n_splits + i] = left;
-        }
+    for (std::size_t b = 0; b < n_blocks; ++b, x += chunk.columns.size() * kBlockRows, words += n_words(tree)) {
+        std::uint64_t* const left_words = words + 2 * tree.splits.size();
+        find_satisfied(program, tree, x, words, [&](std::size_t i, std::uint64_t left) { left_words[i] = left; });
+    }
 }
 
 void evaluate(const Program& program, const Chunk& chunk, const Tree& tree, const void* x, std::size_t n_blocks,
@@ -96,10 +91,10 @@ constexpr std::size_t kBlocksAtOnce = 4;
 
 void look_up(const BackgroundTree& plan, const double* tables, const std::uint64_t* words, std::size_t words_per_block,
              std::size_t n_rows, double* phi, std::size_t phi_per_block) {
-    const std::size_t n_blocks = (n_rows + kBlockRows - 1) / kBlockRows;
-    for (std::size_t begin = 0; begin < n_blocks; begin += kBlocksAtOnce)
+    const std::size_t blocks = n_blocks(n_rows);
+    for (std::size_t begin = 0; begin < blocks; begin += kBlocksAtOnce)
         for (const auto& table : plan.tables)
-            for (std::size_t b = begin; b < std::min(begin + kBlocksAtOnce, n_blocks); ++b)
+            for (std::size_t b = begin; b < std::min(begin + kBlocksAtOnce, blocks); ++b)
                 look_up_block(tables + table.begin, table, &plan.lane_slot[at(table.first_lane)],
                               States(plan, table, words + b * words_per_block),
                               std::min<std::size_t>(kBlockRows, n_rows - b * kBlockRows), phi + b * phi_per_block);
@@ -107,7 +102,7 @@ void look_up(const BackgroundTree& plan, const double* tables, const std::uint64
 
 }  // namespace
 
-bool scan(const Chunk&, const Tree&, const BackgroundTree&, const Moments&, const Pairs&, const Worker&);
+bool scan(const Chunk&, const Tree&, const BackgroundTree&, const Moments&, const RowPairs&, const Worker&);
 
 extern const BackgroundKernel background_kernel;
 const BackgroundKernel background_kernel{transpose, evaluate, count, look_up, scan};

@@ -11,7 +11,7 @@
 #include <bit>
 #include <vector>
 
-#include "background/background_engine.hpp"
+#include "kernels/background_kernel.hpp"
 #include "kernels/conditions.hpp"
 #include "kernels/isa.hpp"
 #include "kernels/simd.hpp"
@@ -27,20 +27,20 @@ struct alignas(64) AlignedSets : std::array<std::uint32_t, kBlockRows> {};
 
 class Scan {
   public:
-    Scan(const Chunk& chunk, const Tree& tree, const BackgroundTree& plan, const Moments& moments, const Pairs& pairs,
-         const Worker& worker)
+    Scan(const Chunk& chunk, const Tree& tree, const BackgroundTree& plan, const Moments& moments,
+         const RowPairs& row_pairs, const Worker& worker)
         : chunk_(chunk),
           tree_(tree),
           plan_(plan),
           moments_(moments),
           n_outputs_(at(chunk.n_outputs)),
-          pairs_(pairs),
+          row_pairs_(row_pairs),
           worker_(worker),
           n_set_words_((at(plan.n_players_on_path) + kSetPlayers - 1) / kSetPlayers),
           row_sets_(n_set_words_),
           background_sets_(n_set_words_),
           n_places_(n_set_words_ * kSetPlayers) {
-        const std::size_t per_row = pairs.couples == nullptr ? n_places_ : n_places_ * n_places_;
+        const std::size_t per_row = row_pairs.pairs == nullptr ? n_places_ : n_places_ * n_places_;
         paid_ = worker.workspace().stack.reserve(n_outputs_ * kBlockRows * per_row);
         std::fill_n(paid_, n_outputs_ * kBlockRows * per_row, 0.0);
     }
@@ -66,7 +66,7 @@ class Scan {
             if (side == 2) {
                 const auto above = tree_.splits[at(split)].above;
                 if (above < 0) {
-                    pairs_.couples == nullptr ? flush(here) : flush_couples(here);
+                    row_pairs_.pairs == nullptr ? flush(here) : flush_pairs(here);
                     edge_.pop_back();
                 } else {
                     edge_[here] = above;
@@ -99,14 +99,14 @@ class Scan {
             background_sets_[word].fill(0);
             const std::size_t first = word * kSetPlayers;
             for (std::size_t i = first; i < std::min(n_players, first + kSetPlayers); ++i) {
-                add_player(row_sets_[word].data(), ~pairs_.row_words[edge_[i]], static_cast<int>(i - first));
-                add_player(background_sets_[word].data(), ~pairs_.background_words[edge_[i]],
+                add_player(row_sets_[word].data(), ~row_pairs_.row_words[edge_[i]], static_cast<int>(i - first));
+                add_player(background_sets_[word].data(), ~row_pairs_.background_words[edge_[i]],
                            static_cast<int>(i - first));
             }
         }
         const auto n_words = (n_players + kSetPlayers - 1) / kSetPlayers;
-        const std::uint64_t everyone = ~std::uint64_t{0} >> (kBlockRows - pairs_.n_background);
-        for (std::size_t row = 0; row < pairs_.n_rows; ++row) {
+        const std::uint64_t everyone = ~std::uint64_t{0} >> (kBlockRows - row_pairs_.n_background);
+        for (std::size_t row = 0; row < row_pairs_.n_rows; ++row) {
             std::uint64_t met = everyone;
             int q = 0;
             for (std::size_t word = 0; word < n_words; ++word) {
@@ -114,8 +114,8 @@ class Scan {
                 q += std::popcount(row_sets_[word][row]);
             }
             if (met == 0) continue;
-            if (pairs_.couples != nullptr) {
-                for (std::size_t o = 0; o < n_outputs_; ++o) pay_couples(leaf, row, q, met, o);
+            if (row_pairs_.pairs != nullptr) {
+                for (std::size_t o = 0; o < n_outputs_; ++o) pay_pairs(leaf, row, q, met, o);
             } else if (n_words == 1) {
                 n_players <= 8    ? pay<8>(leaf, row, q, met, 0)
                 : n_players <= 16 ? pay<16>(leaf, row, q, met, 0)
@@ -144,7 +144,7 @@ class Scan {
         const double* const to_gain = moments_.of_absent(q);
         const double* const to_lose = moments_.of_absent(q > 0 ? q - 1 : 0);
         const double* const weights =
-            pairs_.weights == nullptr ? nullptr : pairs_.weights + row * pairs_.weights_per_row;
+            row_pairs_.weights == nullptr ? nullptr : row_pairs_.weights + row * row_pairs_.weights_per_row;
         for (; met != 0; met &= met - 1) {
             const auto z = static_cast<std::size_t>(std::countr_zero(met));
             const std::uint32_t beta = background_sets_[word][z];
@@ -159,7 +159,7 @@ class Scan {
         for (int v = 0; v < n; ++v) sum[at(v)] = sum[at(v)] + where(mask_of(alpha >> (v * kLanes)), broadcast(-lost));
         const double* const values = chunk_.values_of(tree_, leaf);
         for (std::size_t o = 0; o < n_outputs_; ++o) {
-            const Vec value = broadcast(pairs_.scale * values[o]);
+            const Vec value = broadcast(row_pairs_.scale * values[o]);
             double* const to = paid(o, word, row);
             for (int v = 0; v < n; ++v) store(to + v * kLanes, load(to + v * kLanes) + value * sum[at(v)]);
         }
@@ -169,12 +169,12 @@ class Scan {
         return paid_ + (output * kBlockRows + row) * n_places_ + word * kSetPlayers;
     }
     std::int32_t player_at(std::size_t place) const { return tree_.splits[at(edge_[place] / 2)].player; }
-    double* phi_of(std::size_t slot, std::size_t row) const { return pairs_.phi + slot * kBlockRows + row; }
+    double* phi_of(std::size_t slot, std::size_t row) const { return row_pairs_.phi + slot * kBlockRows + row; }
 
     // The path leaves a player behind: what it was paid is added to φ.
     void flush(std::size_t place) {
         for (std::size_t o = 0; o < n_outputs_; ++o)
-            for (std::size_t row = 0; row < pairs_.n_rows; ++row) {
+            for (std::size_t row = 0; row < row_pairs_.n_rows; ++row) {
                 double& amount = paid(o, 0, row)[place];
                 *phi_of(at(player_at(place)) * n_outputs_ + o, row) += amount;
                 amount = 0.0;
@@ -189,16 +189,16 @@ class Scan {
                 places.push_back(word * kSetPlayers + static_cast<std::size_t>(std::countr_zero(set)));
     }
 
-    // As `pay`, for couples of players of the path.
-    void pay_couples(std::int32_t leaf, std::size_t row, int q, std::uint64_t met, std::size_t output) {
+    // As `pay`, for pairs of players of the path.
+    void pay_pairs(std::int32_t leaf, std::size_t row, int q, std::uint64_t met, std::size_t output) {
         const std::size_t n_words = (edge_.size() + kSetPlayers - 1) / kSetPlayers;
-        const double value = pairs_.scale * chunk_.values_of(tree_, leaf)[output];
-        double* const grid = paid_couples(output, row);
-        const auto couple = [&](std::size_t one, std::size_t other) -> double& {
+        const double value = row_pairs_.scale * chunk_.values_of(tree_, leaf)[output];
+        double* const grid = paid_pairs(output, row);
+        const auto pair = [&](std::size_t one, std::size_t other) -> double& {
             return grid[std::max(one, other) * n_places_ + std::min(one, other)];
         };
         const double* const weights =
-            pairs_.weights == nullptr ? nullptr : pairs_.weights + row * pairs_.weights_per_row;
+            row_pairs_.weights == nullptr ? nullptr : row_pairs_.weights + row * row_pairs_.weights_per_row;
         crossed_.assign(edge_.size(), 0.0);  // what a player of β has with each of α
         double both_lost = 0.0;
         for (; met != 0; met &= met - 1) {
@@ -210,27 +210,27 @@ class Scan {
             if (q >= 2) both_lost += weight * moments_(p, q - 2);
             for (std::size_t i = 0; i < beta_.size(); ++i) {
                 if (q >= 1) crossed_[beta_[i]] -= weight * moments_(p - 1, q - 1);
-                for (std::size_t j = 0; j < i; ++j) couple(beta_[i], beta_[j]) += weight * moments_(p - 2, q);
+                for (std::size_t j = 0; j < i; ++j) pair(beta_[i], beta_[j]) += weight * moments_(p - 2, q);
             }
         }
         list(row_sets_, n_words, row, alpha_);
         for (std::size_t i = 0; i < alpha_.size(); ++i) {
             for (std::size_t other = 0; other < edge_.size(); ++other)
-                if (crossed_[other] != 0.0) couple(alpha_[i], other) += crossed_[other];
-            for (std::size_t j = 0; j < i; ++j) couple(alpha_[i], alpha_[j]) += both_lost;
+                if (crossed_[other] != 0.0) pair(alpha_[i], other) += crossed_[other];
+            for (std::size_t j = 0; j < i; ++j) pair(alpha_[i], alpha_[j]) += both_lost;
         }
     }
 
-    double* paid_couples(std::size_t output, std::size_t row) const {
+    double* paid_pairs(std::size_t output, std::size_t row) const {
         return paid_ + (output * kBlockRows + row) * n_places_ * n_places_;
     }
 
-    void flush_couples(std::size_t place) {
+    void flush_pairs(std::size_t place) {
         for (std::size_t other = 0; other < place; ++other) {
-            const auto slot = at(pairs_.couples->at(player_at(place), player_at(other))) * n_outputs_;
+            const auto slot = at(row_pairs_.pairs->at(player_at(place), player_at(other))) * n_outputs_;
             for (std::size_t o = 0; o < n_outputs_; ++o)
-                for (std::size_t row = 0; row < pairs_.n_rows; ++row) {
-                    double& amount = paid_couples(o, row)[place * n_places_ + other];
+                for (std::size_t row = 0; row < row_pairs_.n_rows; ++row) {
+                    double& amount = paid_pairs(o, row)[place * n_places_ + other];
                     *phi_of(slot + o, row) += amount;
                     amount = 0.0;
                 }
@@ -242,7 +242,7 @@ class Scan {
     const BackgroundTree& plan_;
     const Moments& moments_;
     std::size_t n_outputs_;
-    const Pairs& pairs_;
+    const RowPairs& row_pairs_;
     const Worker& worker_;
     std::size_t work_ = 0;  // since it last looked up
     std::size_t n_set_words_;
@@ -256,9 +256,9 @@ class Scan {
 
 }  // namespace
 
-bool scan(const Chunk& chunk, const Tree& tree, const BackgroundTree& plan, const Moments& moments, const Pairs& pairs,
-          const Worker& worker) {
-    return Scan(chunk, tree, plan, moments, pairs, worker).run();
+bool scan(const Chunk& chunk, const Tree& tree, const BackgroundTree& plan, const Moments& moments,
+          const RowPairs& row_pairs, const Worker& worker) {
+    return Scan(chunk, tree, plan, moments, row_pairs, worker).run();
 }
 
 }  // namespace linear_treeshap::LTS_ISA

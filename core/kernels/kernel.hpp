@@ -7,14 +7,10 @@
 
 #include "compile/one_row.hpp"
 #include "compile/program.hpp"
+#include "run/rows.hpp"
 #include "run/worker.hpp"
 
 namespace linear_treeshap {
-
-struct RowsView {
-    const void* data;  // (n_rows, n_columns) row-major, float or double as Program::is_float32 says
-    std::size_t n_rows;
-};
 
 // The constants of all trees, where they are kept; null, and they are expanded by whoever needs them.
 struct Constants {

@@ -5,10 +5,10 @@
 #include <iterator>
 #include <vector>
 
-#include "background/background_engine.hpp"
+#include "kernels/background_kernel.hpp"
 #include "kernels/kernel.hpp"
 #include "kernels/machine.hpp"
-#include "sets/set_engine.hpp"
+#include "kernels/set_kernel.hpp"
 
 namespace linear_treeshap {
 

@@ -1,4 +1,4 @@
-// The walk that collects the indices of sets of players, rows in SIMD lanes (see set_engine.hpp).
+// The walk that collects the indices of sets of players, rows in SIMD lanes (see set_plan.hpp).
 //
 //   descend   C_child[k] = C[k] · factor_k          keep the state of the edge's player
 //   leaf      H[k] = C[k] · value                   ascend   H = H_left + H_right
@@ -10,6 +10,8 @@
 // taken for both, with no γ in lanes, and then selected. What a row can do at a split whose children are both leaves
 // is one of three things; H and D are precomputed for each of them.
 
+#include "kernels/set_kernel.hpp"
+
 #include <algorithm>
 #include <array>
 #include <cstring>
@@ -17,8 +19,8 @@
 #include "kernels/conditions.hpp"
 #include "kernels/expansion.hpp"
 #include "kernels/isa.hpp"
+#include "kernels/satisfied.hpp"
 #include "kernels/simd.hpp"
-#include "sets/set_engine.hpp"
 
 LTS_BEGIN_ISA
 namespace linear_treeshap::LTS_ISA {
@@ -263,8 +265,8 @@ struct SetWalk {
         constants += 4 * K;
         if (split.above >= 0) {
             const Masks above = masks(split.above);
-            const Vec unsatisfied = broadcast(*constants++);
-            h = each([&](int k, int v) { return select(above[at(v)], h[at(k)][at(v)], unsatisfied); });
+            const Vec otherwise = broadcast(*constants++);
+            h = each([&](int k, int v) { return select(above[at(v)], h[at(k)][at(v)], otherwise); });
             d = each([&](int k, int v) { return where(above[at(v)], d[at(k)][at(v)]); });
         }
         store_tile(h_of(step.level, step.side, output), product(c, h));
@@ -394,10 +396,10 @@ void give_shares(const SetChunk& chunk, double* phi) {
     constexpr std::size_t group_rows = std::size_t{V} * kLanes;
     const std::size_t doubles = at(chunk.chunk->n_outputs) * group_rows;
     for (const auto& [set, subset, share] : chunk.shares) {
-        const Vec part = broadcast(share);
+        const Vec shares = broadcast(share);
         const double* const from = phi + at(set) * doubles;
         double* const to = phi + at(subset) * doubles;
-        for (std::size_t i = 0; i < doubles; i += kLanes) store(to + i, fma(part, load(from + i), load(to + i)));
+        for (std::size_t i = 0; i < doubles; i += kLanes) store(to + i, fma(shares, load(from + i), load(to + i)));
     }
 }
 
@@ -437,21 +439,6 @@ void add_to_values(const SetProgram& program, const SetChunk& chunk, const doubl
     }
 }
 
-// For every edge of every tree, which rows satisfy all conditions of its player down to it.
-template <class Number>
-void find_satisfied(const SetProgram& program, const SetChunk& chunk, const Number* x, std::uint64_t* satisfied) {
-    for (const auto& tree : chunk.trees) {
-        const auto splits = tree.tree->splits;
-        for (std::size_t i = 0; i < splits.size(); ++i) {
-            const std::uint64_t left = goes_left<kBlockRows>(*program.program, splits[i], x);
-            const std::uint64_t above = splits[i].above < 0 ? ~std::uint64_t{0} : satisfied[splits[i].above];
-            satisfied[2 * i] = left & above;
-            satisfied[2 * i + 1] = ~left & above;
-        }
-        satisfied += 2 * splits.size();
-    }
-}
-
 template <int V, class Number>
 bool explain_rows(const SetProgram& program, const SetChunk& chunk, const RowsView& rows, const double* constants,
                   const Worker& worker, double* values) {
@@ -474,7 +461,11 @@ bool explain_rows(const SetProgram& program, const SetChunk& chunk, const RowsVi
     for (std::size_t block = 0; block < rows.n_rows; block += kBlockRows) {
         const std::size_t n_rows = std::min<std::size_t>(kBlockRows, rows.n_rows - block);
         transpose_block(*program.program, *chunk.chunk, data + block * at(program.program->n_columns), n_rows, x);
-        find_satisfied(program, chunk, x, satisfied);
+        std::uint64_t* of_tree = satisfied;
+        for (const auto& tree : chunk.trees) {
+            find_satisfied(*program.program, *tree.tree, x, of_tree, [](std::size_t, std::uint64_t) {});
+            of_tree += 2 * tree.tree->splits.size();
+        }
         for (std::size_t shift = 0; shift < n_rows; shift += group_rows) {
             std::fill_n(phi, phi_doubles, 0.0);
             const std::uint64_t* here = satisfied;

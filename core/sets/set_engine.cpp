@@ -7,21 +7,19 @@
 #include <cmath>
 #include <type_traits>
 #include <utility>
+#include <vector>
+
+#include "run/parallel.hpp"
+#include "run/tasks.hpp"
 
 namespace linear_treeshap {
 
 namespace {
 
-// Constants of up to this size are kept; larger ones are made anew for each task.
-constexpr std::size_t kMaxCachedBytes = std::size_t{32} << 20;
+// A block already keeps a thread busy for long enough.
 constexpr std::size_t kTaskRows = kBlockRows;
-constexpr std::size_t kTaskRowsExpanding = 1024;
-// Values of a task wait in memory of this size, if that is enough for one block.
-constexpr std::size_t kMaxTaskBytes = std::size_t{8} << 20;
 // Sums of blocks of rows wait in memory of this size, if that is enough for sixteen blocks.
 constexpr std::size_t kMaxSumBytes = std::size_t{16} << 20;
-
-std::size_t at(std::int32_t i) { return static_cast<std::size_t>(i); }
 
 }  // namespace
 
@@ -36,22 +34,18 @@ void SetEngine::for_blocks(const RowsView& rows, double* out, int n_threads, con
                            const Use& use) const {
     const Program& model = *program_.program;
     const std::size_t row_doubles = program_.sets.size() * at(model.n_outputs);
-    const std::size_t number_size = model.is_float32 ? sizeof(float) : sizeof(double);
     const bool is_cached = constants_.data() != nullptr;
-    std::size_t task_rows = is_cached ? kTaskRows : kTaskRowsExpanding;
-    task_rows = std::min(task_rows, kMaxTaskBytes / (8 * std::max<std::size_t>(1, row_doubles)));
-    task_rows = std::max<std::size_t>(1, task_rows / kBlockRows) * kBlockRows;
+    const std::size_t task_rows = rows_that_fit(is_cached ? kTaskRows : kTaskRowsExpanding, 8 * row_doubles);
     const std::size_t n_tasks = (rows.n_rows + task_rows - 1) / task_rows;
     Control control(poll, rows.n_rows * program_.chunks.size());
     parallel_for(n_tasks, n_threads, control, [&](std::size_t task, const Worker& worker) {
         const std::size_t first = task * task_rows, n = std::min(task_rows, rows.n_rows - first);
-        const auto* const data = static_cast<const std::byte*>(rows.data) + first * at(model.n_columns) * number_size;
         double* const values =
             out == nullptr ? worker.workspace().values.reserve(n * row_doubles) : out + first * row_doubles;
         std::fill_n(values, n * row_doubles, 0.0);
         for (const auto& chunk : program_.chunks) {
             const double* const constants = is_cached ? constants_.data() + chunk.expansion_begin : nullptr;
-            if (!kernel_.explain(program_, chunk, {data, n}, constants, worker, values)) return;
+            if (!kernel_.explain(program_, chunk, rows.slice(first, n), constants, worker, values)) return;
             if (!worker.advance(n)) return;
         }
         use(first, n, values);
@@ -100,7 +94,6 @@ void SetEngine::add_up(const RowsView& rows, std::span<double> sum, std::span<do
                        const Control::Poll& poll) const {
     const Program& model = *program_.program;
     const std::size_t row_doubles = program_.sets.size() * at(model.n_outputs);
-    const std::size_t row_bytes = at(model.n_columns) * (model.is_float32 ? sizeof(float) : sizeof(double));
     // Each block of rows leaves its own sums, and those are added in order: threads do not change a bit. So many
     // blocks at a time that their sums fit into memory.
     const std::size_t most_blocks =
@@ -108,19 +101,18 @@ void SetEngine::add_up(const RowsView& rows, std::span<double> sum, std::span<do
     std::vector<double> sums;
     for (std::size_t begin = 0; begin < rows.n_rows; begin += most_blocks * kBlockRows) {
         const std::size_t n_rows = std::min(most_blocks * kBlockRows, rows.n_rows - begin);
-        const std::size_t n_blocks = (n_rows + kBlockRows - 1) / kBlockRows;
-        sums.assign(n_blocks * 2 * row_doubles, 0.0);
-        const RowsView part{static_cast<const std::byte*>(rows.data) + begin * row_bytes, n_rows};
-        for_blocks(part, nullptr, n_threads, poll, [&](std::size_t first, std::size_t n, const double* values) {
-            for (std::size_t r = 0; r < n; ++r, values += row_doubles) {
-                double* const plain = sums.data() + (first + r) / kBlockRows * 2 * row_doubles;
-                for (std::size_t s = 0; s < row_doubles; ++s) {
-                    plain[s] += values[s];
-                    plain[row_doubles + s] += std::abs(values[s]);
-                }
-            }
-        });
-        for (std::size_t block = 0; block < n_blocks; ++block)
+        sums.assign(n_blocks(n_rows) * 2 * row_doubles, 0.0);
+        for_blocks(rows.slice(begin, n_rows), nullptr, n_threads, poll,
+                   [&](std::size_t first, std::size_t n, const double* values) {
+                       for (std::size_t r = 0; r < n; ++r, values += row_doubles) {
+                           double* const plain = sums.data() + (first + r) / kBlockRows * 2 * row_doubles;
+                           for (std::size_t s = 0; s < row_doubles; ++s) {
+                               plain[s] += values[s];
+                               plain[row_doubles + s] += std::abs(values[s]);
+                           }
+                       }
+                   });
+        for (std::size_t block = 0; block < n_blocks(n_rows); ++block)
             for (std::size_t s = 0; s < row_doubles; ++s) {
                 sum[s] += sums[block * 2 * row_doubles + s];
                 sum_abs[s] += sums[(block * 2 + 1) * row_doubles + s];

@@ -7,29 +7,18 @@
 
 #include "compile/tiles.hpp"
 #include "run/schedule.hpp"
+#include "run/tasks.hpp"
 
 namespace linear_treeshap {
 namespace {
-
-// Constants of up to this size are kept expanded: larger ones would not stay in any cache, and
-// making them again costs little against the rows of a task.
-constexpr std::size_t kMaxCachedBytes = std::size_t{32} << 20;
 
 // A row of more trees takes a millisecond either way, and preparing them would slow down compiling.
 constexpr std::size_t kMaxOneRowTrees = 4096;
 
 // Rows of a task: enough to read a tree's constants from afar once and use them many times...
 constexpr std::size_t kTaskRows = 512;
-// ...more where the constants are made anew for every task...
-constexpr std::size_t kTaskRowsExpanding = 1024;
-// ...but never so many that x and φ leave the caches, or that nobody hears Ctrl-C for long.
-constexpr std::size_t kMaxTaskBytes = std::size_t{8} << 20;
+// ...but never so many that nobody hears Ctrl-C for long.
 constexpr std::size_t kMaxTaskWork = 50'000'000;  // leaves · outputs · tiles · rows of a chunk: a tenth of a second
-
-// Below this many leaves · rows a thread costs more to start than it saves.
-constexpr std::size_t kWorkPerThread = 200'000;
-
-std::size_t round_to_blocks(std::size_t n_rows) { return std::max<std::size_t>(1, n_rows / kBlockRows) * kBlockRows; }
 
 }  // namespace
 
@@ -61,8 +50,7 @@ std::size_t ValueEngine::rows_per_task() const {
         work_per_row = std::max(work_per_row, work);
     }
     const std::size_t enough = is_cached ? kTaskRows : kTaskRowsExpanding;
-    const std::size_t rows =
-        std::min({enough, round_to_blocks(kMaxTaskBytes / bytes_per_row), kMaxTaskWork / work_per_row});
+    const std::size_t rows = std::min(rows_that_fit(enough, bytes_per_row), kMaxTaskWork / work_per_row);
     return rows >= kBlockRows ? round_to_blocks(rows) : std::max<std::size_t>(rows, kMinWalkRows);
 }
 
@@ -88,16 +76,12 @@ void ValueEngine::explain(const RowsView& rows, std::span<Value> values, int n_t
         return;
     }
     const std::size_t work = program_.n_leaves * rows.n_rows;
-    n_threads =
-        static_cast<int>(std::clamp<std::size_t>(work / kWorkPerThread, 1, static_cast<std::size_t>(n_threads)));
-    const std::size_t row_bytes =
-        static_cast<std::size_t>(program_.n_columns) * (program_.is_float32 ? sizeof(float) : sizeof(double));
+    n_threads = threads_for(work, n_threads);
     Control control(poll, work);
     explain_by_chunks(cuts(rows.n_rows, n_threads), program_.chunks.size(), row_values, values, n_threads, control,
                       [&](std::size_t first, std::size_t n, std::size_t c, double* to, const Worker& worker) {
-                          const RowsView part{static_cast<const std::byte*>(rows.data) + first * row_bytes, n};
-                          kernel_.explain(program_, program_.chunks[c], part, {expanded_.data(), one_row_.data()},
-                                          worker.workspace(), to);
+                          kernel_.explain(program_, program_.chunks[c], rows.slice(first, n),
+                                          {expanded_.data(), one_row_.data()}, worker.workspace(), to);
                           return worker.advance(program_.chunks[c].n_leaves * n);
                       });
 }

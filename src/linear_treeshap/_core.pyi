@@ -90,19 +90,19 @@ class BackgroundEngine:
         rows: Values,  # (n_background_rows, n_columns)
         weights: Numbers,  # (n_background_rows,) or empty
         *,
-        only_pairs: bool,
-        of_couples: bool,
+        scan_only: bool,
+        of_pairs: bool,
         n_threads: int,
         progress: Progress,
     ) -> None: ...
     @property
-    def couples(self) -> list[list[int]]: ...  # the players of each item, if the engine is one of couples
+    def pairs(self) -> list[list[int]]: ...  # the players of each item, if the engine is one of pairs
     def explain(
         self,
         rows: Values,
-        out: Values,  # (n_rows, n_players or n_couples, n_outputs), written
+        out: Values,  # (n_rows, n_players or n_pairs, n_outputs), written
         *,
-        pair_weights: Numbers | None,  # (n_rows, n_background_rows)
+        row_pair_weights: Numbers | None,  # (n_rows, n_background_rows)
         n_threads: int,
         progress: Progress,
     ) -> None: ...

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import ast
+import re
 from collections.abc import Iterator
 from importlib import import_module
 from pathlib import Path
@@ -12,6 +13,7 @@ import pytest
 from linear_treeshap.importers import IMPORTERS
 
 PACKAGE = Path(__file__).parents[2] / "src" / "linear_treeshap"
+CORE = Path(__file__).parents[2] / "core"
 
 #: A room may import its own modules and the rooms before it, when it is itself imported. What a function
 #: imports when it is called (a view, for one who asks for it) is not an arrow.
@@ -87,3 +89,37 @@ def test_every_importer_keeps_the_contract(module: str) -> None:
     assert {"to_ensemble", "raw_prediction"} <= set(importer.__all__)
     assert hasattr(importer, "BEGINNINGS") == hasattr(importer, "read_file")
     assert hasattr(importer, "LIBRARY") or not hasattr(importer, "BEGINNINGS")
+
+
+# -- the core ------------------------------------------------------------------------------------------
+
+#: A folder may include its own files and those of the folders before it; folders side by side do not know
+#: each other.
+FOLDERS = (
+    {"model"},
+    {"run"},
+    {"compile"},
+    {"kernels"},
+    {"values", "sets", "background"},
+    {"paper", "readers"},
+    {"bindings"},
+)
+
+SOURCES = sorted(path.relative_to(CORE) for path in CORE.rglob("*.[ch]pp"))
+
+
+def _floor(folder: str) -> int:
+    return next(floor for floor, folders in enumerate(FOLDERS) if folder in folders)
+
+
+@pytest.mark.skipif(not CORE.exists(), reason="this is not a checkout")
+def test_every_source_of_the_core_has_a_folder() -> None:
+    assert {path.parts[0] for path in SOURCES} == set().union(*FOLDERS)
+
+
+@pytest.mark.parametrize("path", SOURCES, ids=str)
+def test_includes_point_one_way(path: Path) -> None:
+    own = path.parts[0]
+    text = (CORE / path).read_text(encoding="utf-8")
+    included = [file.split("/")[0] for file in re.findall(r'^#include "(.+)"', text, re.MULTILINE)]
+    assert [folder for folder in included if folder != own and _floor(folder) >= _floor(own)] == []

@@ -250,10 +250,10 @@ def test_stumps_have_no_pairs(dtype: str) -> None:
         Program(ensemble).compiled,
         rows,
         np.empty(0),
-        only_pairs=False,
-        of_couples=True,
+        scan_only=False,
+        of_pairs=True,
         n_threads=2,
         progress=None,
     )
     nothing = np.empty((64, 0, 1), dtype=dtype)
-    of_pairs.explain(rows, nothing, pair_weights=None, n_threads=2, progress=None)
+    of_pairs.explain(rows, nothing, row_pair_weights=None, n_threads=2, progress=None)

@@ -200,10 +200,8 @@ def test_progress_is_reported_and_its_errors_stop_the_work(explained: Explained,
         case.explain(many, n_jobs=2, progress=refuse)
 
 
-def test_progress_may_explain_other_rows_meanwhile(name: str, explained: Explained, many: Rows) -> None:
+def test_progress_may_explain_other_rows_meanwhile(explained: Explained, many: Rows) -> None:
     """On the very thread whose working memory the long call uses."""
-    if name in ("pairs", "scan"):
-        pytest.xfail("their working memory is live while progress is reported")
     case, rows = explained
     few, meanwhile = rows(50), set[bytes]()
     expected = case.explain(few).tobytes()

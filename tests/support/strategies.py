@@ -229,7 +229,7 @@ def complete(depth: int, n_features: int) -> TreeEnsemble:
         right=np.where(is_inner, 2 * node + 2, -1),
         feature=np.where(is_inner, (7 * level + node) % n_features, -1),
         threshold=np.zeros(n_nodes),
-        cover=2.0 ** (depth - level),
+        cover=np.exp2(depth - level).astype(np.float64),
         value=np.where(is_inner, 0.0, np.sin(node))[:, None],
         base_values=np.zeros(1),
         row_format=RowFormat(n_features=n_features),

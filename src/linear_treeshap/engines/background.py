@@ -54,8 +54,8 @@ class BackgroundEngine:
             self.program.compiled,
             self.background.rows,
             np.empty(0) if weights is None else weights,
-            only_pairs=self._scan_only,
-            of_couples=of_pairs,
+            scan_only=self._scan_only,
+            of_pairs=of_pairs,
             n_threads=n_threads(n_jobs),
             progress=None,
         )
@@ -87,7 +87,7 @@ class BackgroundEngine:
     ) -> None:
         """Write sums over the background with weights for every row and background row; None for means."""
         self._of_players.explain(
-            rows, out, pair_weights=weights, n_threads=n_threads(n_jobs), progress=progress
+            rows, out, row_pair_weights=weights, n_threads=n_threads(n_jobs), progress=progress
         )
         self.program.rescale(out)
 
@@ -98,7 +98,7 @@ class BackgroundEngine:
         the diagonal what is left of each player's value."""
         if self._of_pairs is None:
             self._of_pairs = self._native(n_jobs, of_pairs=True)
-        pairs = np.array(self._of_pairs.couples, dtype=np.int64).reshape(-1, 2)
+        pairs = np.array(self._of_pairs.pairs, dtype=np.int64).reshape(-1, 2)
         step = max(1, _NUMBERS_AT_ONCE // max(1, self.n_players**2 * self.n_outputs))
         diagonal = np.arange(self.n_players)
         for start in range(0, len(rows), step):
@@ -108,7 +108,7 @@ class BackgroundEngine:
             self.values(rows[some], own, n_jobs=n_jobs)
             found = np.empty((len(matrix), len(pairs), self.n_outputs))
             self._of_pairs.explain(
-                rows[some], found, pair_weights=None, n_threads=n_threads(n_jobs), progress=None
+                rows[some], found, row_pair_weights=None, n_threads=n_threads(n_jobs), progress=None
             )
             self.program.rescale(found)
             matrix[:, pairs[:, 0], pairs[:, 1]] = matrix[:, pairs[:, 1], pairs[:, 0]] = found / 2

@@ -1,0 +1,35 @@
+// How large tasks are: the numbers that all engines share.
+#pragma once
+
+#include <algorithm>
+#include <cstddef>
+
+#include "run/rows.hpp"
+
+namespace linear_treeshap {
+
+// Constants of up to this size are kept expanded: larger ones would not stay in any cache, and making them again
+// costs little against the rows of a task...
+inline constexpr std::size_t kMaxCachedBytes = std::size_t{32} << 20;
+// ...of which there are then so many.
+inline constexpr std::size_t kTaskRowsExpanding = 1024;
+
+// What a task reads and writes is not larger than this, if that is enough for one block of rows.
+inline constexpr std::size_t kMaxTaskBytes = std::size_t{8} << 20;
+
+inline std::size_t round_to_blocks(std::size_t n_rows) {
+    return std::max<std::size_t>(1, n_rows / kBlockRows) * kBlockRows;
+}
+
+// Up to so many rows of so many bytes each.
+inline std::size_t rows_that_fit(std::size_t n_rows, std::size_t bytes_per_row) {
+    return round_to_blocks(std::min(n_rows, kMaxTaskBytes / std::max<std::size_t>(1, bytes_per_row)));
+}
+
+// As many threads as have something to do: below this many leaves · rows one costs more to start than it saves.
+inline int threads_for(std::size_t work, int n_threads) {
+    constexpr std::size_t work_per_thread = 200'000;
+    return static_cast<int>(std::clamp<std::size_t>(work / work_per_thread, 1, static_cast<std::size_t>(n_threads)));
+}
+
+}  // namespace linear_treeshap
