@@ -89,7 +89,9 @@ CASES = {
     "values": Kind(
         _values, n_long=60_000, definition=lambda e, x, b: oracle.shapley_values(e, x, by="leaves")
     ),
-    "pairs": Kind(_pairs, definition=lambda e, x, b: oracle.interaction_values(e, x, by="leaves")),
+    "pairs": Kind(
+        _pairs, n_long=20_000, definition=lambda e, x, b: oracle.interaction_values(e, x, by="leaves")
+    ),
     "sets": Kind(_sets),
     "tables": Kind(
         _background,
@@ -102,6 +104,7 @@ CASES = {
         _background,
         max_depth=20,
         n_background=100,
+        n_long=40_000,
         definition=lambda e, x, b: oracle.shapley_values(e, x, by="leaves", **_mean(b)),
     ),
     "background pairs": Kind(
