@@ -19,6 +19,7 @@ PAGES = [
 ]
 _BLOCK = re.compile(r"^```python\n(.*?)^```$", re.MULTILINE | re.DOTALL)
 _LINK = re.compile(r"\]\(([^)#\s]+)[^)]*\)")
+_FILE = re.compile(r"`((?:core|src|tests|benchmarks|examples|docs)/[\w./-]+)`")
 
 
 def name(page: Path) -> str:
@@ -51,6 +52,13 @@ def test_links_lead_somewhere(page: Path) -> None:
     targets = _LINK.findall(page.read_text(encoding="utf-8"))
     missing = [target for target in targets if "://" not in target and not (page.parent / target).exists()]
     assert missing == []
+
+
+@pytest.mark.parametrize("page", PAGES, ids=name)
+def test_files_that_are_named_exist(page: Path) -> None:
+    """So that whoever moves a file also tells its readers."""
+    named = _FILE.findall(page.read_text(encoding="utf-8"))
+    assert [path for path in named if not (ROOT / path).exists()] == []
 
 
 def test_demo_prints_a_summary_and_writes_what_it_shows(tmp_path: Path) -> None:
