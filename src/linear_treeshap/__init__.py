@@ -29,7 +29,8 @@ from .results.interactions import Interactions
 if TYPE_CHECKING:
     from . import paper
     from .compat.patch import patch_shap
-    from .importance import GlobalImportance, GlobalInteractions, global_importance, global_interactions
+    from .importance import global_importance, global_interactions
+    from .results.sums import GlobalImportance, GlobalInteractions
     from .storage.saved_explainer import load, save
 
 __all__ = [
@@ -63,8 +64,8 @@ __version__ = "0.1.0"
 
 #: Name → the module that has it.
 _LATER = {
-    "GlobalImportance": "importance",
-    "GlobalInteractions": "importance",
+    "GlobalImportance": "results.sums",
+    "GlobalInteractions": "results.sums",
     "global_importance": "importance",
     "global_interactions": "importance",
     "load": "storage.saved_explainer",

@@ -32,9 +32,10 @@ from .players.user_rows import Given
 from .progress import Progress
 from .results.about import About
 from .results.additivity import SAMPLED_ROWS, Check, Checks, scale_of, tolerance_of
+from .results.axes import names_of
 from .results.explanation import Explanation
 from .results.interactions import Interactions, in_order
-from .results.output_array import fill, float_type, room_for
+from .results.output_array import OutputArray
 from .rows.frames import is_frame
 from .rows.tables import take_rows, width_of
 
@@ -221,12 +222,12 @@ class TreeExplainer:
         Explanation
             The values with their names, base values and rows; of one row if ``X`` is one-dimensional.
         """
-        given = Given.of(X, self.ensemble, self._preprocessing, self._roles)
+        given = self._read(X, self.ensemble)
         truth = self._truth(y, given)
         if interactions:
-            values = self._matrices(given, self.ensemble, self._engine, check_additivity)
+            values = self._pairs(given, self.ensemble, self._engine, check_additivity, OutputArray())
         else:
-            values = self._values(given, self.ensemble, self._engine, check_additivity, y=truth)
+            values = self._values(given, self.ensemble, self._engine, check_additivity, truth, OutputArray())
         base_values = np.broadcast_to(self._engine.base_values(truth), (len(values), self.ensemble.n_outputs))
         names = given.names or self.feature_names
         explanation = Explanation.of_rows(
@@ -235,7 +236,7 @@ class TreeExplainer:
             table=given.to_show(names),
             feature_names=names,
             output_names=self.ensemble.output_names,
-            index=given.index,
+            row_labels=given.index,
             about=replace(self._about, checked_with=self._checked_with(check_additivity)),
         )
         return explanation[0] if given.is_one_row else explanation
@@ -296,23 +297,11 @@ class TreeExplainer:
         AdditivityError
             The values of a row do not add up to the model's prediction.
         """
-        ensemble = first_trees(self.ensemble, tree_limit)
-        engine = self._engine if ensemble is self.ensemble else self._engine_of(ensemble)
-        given = Given.of(X, ensemble, self._preprocessing, self._roles)
-        values = self._values(
-            given,
-            ensemble,
-            engine,
-            check_additivity,
-            y=self._truth(y, given),
-            out=out,
-            dtype=dtype,
-            progress=progress,
-        )
-        if out is not None:
-            return out
-        values = values[:, :, 0] if ensemble.n_outputs == 1 else values
-        return values[0] if given.is_one_row else values
+        ensemble, engine = self._first_trees(tree_limit)
+        given, target = self._read(X, ensemble), OutputArray(out, dtype, progress)
+        truth = self._truth(y, given)
+        values = self._values(given, ensemble, engine, check_additivity, truth, target)
+        return target.returned(values, given)
 
     @_as_wide_as_its_rows
     def shap_interaction_values(
@@ -347,16 +336,9 @@ class TreeExplainer:
         array([[[2., 1.],
                 [1., 2.]]])
         """
-        ensemble = first_trees(self.ensemble, tree_limit)
-        engine = self._engine if ensemble is self.ensemble else self._engine_of(ensemble)
-        given = Given.of(X, ensemble, self._preprocessing, self._roles)
-        values = self._matrices(
-            given, ensemble, engine, check_additivity, out=out, dtype=dtype, progress=progress
-        )
-        if out is not None:
-            return out
-        values = values[..., 0] if ensemble.n_outputs == 1 else values
-        return values[0] if given.is_one_row else values
+        ensemble, engine = self._first_trees(tree_limit)
+        given, target = self._read(X, ensemble), OutputArray(out, dtype, progress)
+        return target.returned(self._pairs(given, ensemble, engine, check_additivity, target), given)
 
     @_as_wide_as_its_rows
     def interactions(
@@ -396,25 +378,22 @@ class TreeExplainer:
         0        2.0        2.0                    2.0
         """
         kind, engine = self._set_engine(index, order)
-        given = Given.of(X, self.ensemble, self._preprocessing, self._roles)
-        shape = (given.rows.n_rows, len(engine.sets), engine.n_outputs)
-        values = np.empty(shape, dtype=float_type(dtype))
-        check = self._check(given, self.ensemble, self._engine, check_additivity, adds_up(kind, order))
-
-        def write(part: slice, target: npt.NDArray[np.floating], tell: Any) -> None:
-            block = given.rows[part]
-            engine.values(block, target, n_jobs=self.n_jobs, progress=tell)
-            check(part, block, target)
-
-        fill(values, given, write, numbers_per_row=self.ensemble.n_features, progress=progress)
+        given = self._read(X, self.ensemble)
+        values = OutputArray(None, dtype, progress).filled(
+            given,
+            engine.values,
+            (len(engine.sets), engine.n_outputs),
+            player_axes=0,
+            check=self._check(given, self.ensemble, self._engine, check_additivity, adds_up(kind, order)),
+            n_jobs=self.n_jobs,
+        )
         sets, values = in_order(engine.sets, values, given.order)
-        names = given.names or self.feature_names
         return Interactions(
             sets,
             values[:, :, 0] if engine.n_outputs == 1 else values,
             self._engine.base_values(),
-            tuple(names or (f"Feature {i}" for i in range(engine.n_players))),
-            self.ensemble.output_names or tuple(f"Output {i}" for i in range(engine.n_outputs)),
+            names_of(given.names or self.feature_names, "Feature", engine.n_players),
+            names_of(self.ensemble.output_names, "Output", engine.n_outputs),
             kind,
             given.index,
             given.raw if is_frame(given.raw) else None,
@@ -438,12 +417,12 @@ class TreeExplainer:
         >>> sum(float(abs(values).sum()) for values in explainer.iter_values(np.zeros((100_000, 1))))
         50000.0
         """
-        given = Given.of(X, self.ensemble, self._preprocessing, self._roles)
+        given = self._read(X, self.ensemble)
         self._truth(None, given)
         shape = (self._engine.n_players, self.ensemble.n_outputs)
         scratch = np.empty((0, *shape))
         check = self._check(given, self.ensemble, self._engine, check_additivity, self._index.is_efficient)
-        for part in given.slices(numbers_per_row=max(self.ensemble.n_features, shape[0] * shape[1])):
+        for part in given.slices(beside=shape[0] * shape[1]):
             block = given.rows[part]
             if len(scratch) < len(block):
                 scratch = np.empty((len(block), *shape))
@@ -628,6 +607,14 @@ class TreeExplainer:
             n_jobs=self.n_jobs,
         )
 
+    def _first_trees(self, tree_limit: int | None) -> tuple[TreeEnsemble, Engine]:
+        """Some of the trees and the engine that explains them; all of them are compiled already."""
+        ensemble = first_trees(self.ensemble, tree_limit)
+        return ensemble, self._engine if ensemble is self.ensemble else self._engine_of(ensemble)
+
+    def _read(self, X: Any, ensemble: TreeEnsemble) -> Given:
+        return Given.of(X, ensemble, self._preprocessing, self._roles)
+
     def _truth(self, y: Any, given: Given) -> Float64 | None:
         """(n_rows,) the outcomes that the output depends on; None if it depends on none."""
         if self._link is None or not self._link.needs_y:
@@ -649,27 +636,37 @@ class TreeExplainer:
         ensemble: TreeEnsemble,
         engine: Engine,
         check_additivity: bool | float,
-        *,
-        y: Float64 | None = None,
-        out: npt.NDArray[np.floating] | None = None,
-        dtype: npt.DTypeLike = "float64",
-        progress: Progress = False,
+        y: Float64 | None,
+        target: OutputArray,
     ) -> npt.NDArray[np.floating]:
         """(n_rows, n_players, n_outputs) in the order in which they are shown, checked."""
-        check = self._check(given, ensemble, engine, check_additivity, self._index.is_efficient)
-        values = room_for(given, (engine.n_players,), engine.n_outputs, out, dtype)
+        return target.filled(
+            given,
+            engine.values,
+            (engine.n_players, engine.n_outputs),
+            player_axes=1,
+            check=self._check(given, ensemble, engine, check_additivity, self._index.is_efficient),
+            n_jobs=self.n_jobs,
+            y=y,
+        )
 
-        def write(part: slice, target: npt.NDArray[np.floating], tell: Any) -> None:
-            written = target if given.order is None else np.empty_like(target)
-            truth = None if y is None else y[part]
-            block = given.rows[part]
-            engine.values(block, written, y=truth, n_jobs=self.n_jobs, progress=tell)
-            check(part, block, written, truth)
-            if given.order is not None:
-                target[:, given.order] = written
-
-        fill(values, given, write, numbers_per_row=ensemble.n_features, progress=progress)
-        return values
+    def _pairs(
+        self,
+        given: Given,
+        ensemble: TreeEnsemble,
+        engine: Engine,
+        check_additivity: bool | float,
+        target: OutputArray,
+    ) -> npt.NDArray[np.floating]:
+        """(n_rows, n_players, n_players, n_outputs) in the order in which they are shown, checked."""
+        return target.filled(
+            given,
+            engine.pairs,
+            (engine.n_players, engine.n_players, engine.n_outputs),
+            player_axes=2,
+            check=self._check(given, ensemble, engine, check_additivity, self._index.is_efficient),
+            n_jobs=self.n_jobs,
+        )
 
     def _set_engine(self, index: Any, order: Any) -> tuple[str, SetEngine]:
         """The engine of an interaction index, and its name."""
@@ -680,38 +677,11 @@ class TreeExplainer:
         self, X: Any, check_additivity: bool | float, adds_up: bool
     ) -> Iterator[tuple[npt.NDArray[np.floating], Callable[[Float64], None]]]:
         """The rows ``X`` as the engine reads them, some at a time, and a check of the sum of their values."""
-        given = Given.of(X, self.ensemble, self._preprocessing, self._roles)
+        given = self._read(X, self.ensemble)
         checks = self._check(given, self.ensemble, self._engine, check_additivity, adds_up)
-        for part in given.slices(numbers_per_row=self.ensemble.n_features):
+        for part in given.slices():
             block = given.rows[part]
             yield block, partial(checks.total, part, block)
-
-    def _matrices(
-        self,
-        given: Given,
-        ensemble: TreeEnsemble,
-        engine: Engine,
-        check_additivity: bool | float,
-        *,
-        out: npt.NDArray[np.floating] | None = None,
-        dtype: npt.DTypeLike = "float64",
-        progress: Progress = False,
-    ) -> npt.NDArray[np.floating]:
-        """(n_rows, n_players, n_players, n_outputs) in the order in which they are shown."""
-        values = room_for(given, (engine.n_players, engine.n_players), engine.n_outputs, out, dtype)
-        check = self._check(given, ensemble, engine, check_additivity, self._index.is_efficient)
-
-        def write(part: slice, target: npt.NDArray[np.floating], tell: Any) -> None:
-            written = target if given.order is None else np.empty_like(target)
-            block = given.rows[part]
-            engine.pairs(block, written, n_jobs=self.n_jobs, progress=tell)
-            check(part, block, written)
-            if given.order is not None:
-                target[:, np.array(given.order)[:, np.newaxis], given.order] = written
-
-        copied = 1 if given.order is None else engine.n_players**2 * engine.n_outputs
-        fill(values, given, write, numbers_per_row=max(ensemble.n_features, copied), progress=progress)
-        return values
 
     @property
     def _has_no_model(self) -> bool:
@@ -795,7 +765,7 @@ class TreeExplainer:
             return
         given = given_background(self.data, self.ensemble, self._preprocessing, self._roles)
         check = self._reading(given, tolerance)
-        for part in given.slices(numbers_per_row=self.ensemble.n_features):
+        for part in given.slices():
             check.rows(part, given.rows[part])
         self._background_is_checked = True
 

@@ -255,3 +255,13 @@ def test_global_interactions_are_means_over_rows(
     with pytest.raises(TypeError):
         whole + 1  # type: ignore[operator]
     assert repr(whole).startswith("GlobalInteractions(30 rows,")
+
+
+@pytest.mark.parametrize("n_outputs", [1, 2])
+def test_a_feature_may_be_called_output(n_outputs: int) -> None:
+    """The column that names the output makes way, as it does in frames of values."""
+    ensemble = random_ensemble(np.random.default_rng(0), n_features=2, n_trees=2, n_outputs=n_outputs)
+    names = ("output", "age")
+    frame = TreeExplainer(ensemble, feature_names=names).interactions(np.zeros((3, 2))).to_frame()
+    before = ["output_"] * (n_outputs > 1)
+    assert [name for name in frame.columns if "×" not in name] == [*before, "output", "age"]

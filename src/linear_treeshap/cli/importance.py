@@ -7,8 +7,9 @@ import json
 from collections.abc import Iterator
 from typing import Any
 
-from ..importance import GlobalImportance, global_importance
+from ..importance import global_importance
 from ..progress import report
+from ..results.sums import GlobalImportance
 from . import models, rows
 from .numbers import count, threads
 

@@ -53,6 +53,7 @@ class Given:
     order: list[int] | None  # the user's column for each of the model's; None if they are the same
     names: tuple[str, ...] | None  # of the players, if they have any
     is_one_row: bool  # of one dimension
+    n_columns: int  # that the trees read
     groups: Players | None = None  # where columns are not the players
 
     @classmethod
@@ -72,7 +73,7 @@ class Given:
         table = table if order is None else take_columns(table, order)
         if names is None and not isinstance(shown, np.ndarray) and not hasattr(shown, "tocsr"):
             shown = rows[0 : rows.n_rows]  # a DMatrix or Pool cannot be cut or shown
-        given = cls(rows, raw, table, shown, order, names, is_one_row)
+        given = cls(rows, raw, table, shown, order, names, is_one_row, ensemble.n_features)
         given = given._in_raw_columns(roles) if roles.is_raw else given
         return given if roles.of_rows.are_columns else given._in_groups(roles.of_rows)
 
@@ -137,9 +138,12 @@ class Given:
         columns = dict(zip(feature_names, self.shown.T, strict=True))
         return make_frame(columns, like=self.raw, index=self.index)
 
-    def slices(self, *, numbers_per_row: int) -> Iterator[slice]:
-        """All rows in slices that fit into memory next to what is there already."""
-        step = max(_MIN_SLICE_ROWS, _SLICE_BYTES // (8 * max(1, numbers_per_row)))
+    def slices(self, *, beside: int = 0) -> Iterator[slice]:
+        """All rows in slices that fit into memory next to what is there already.
+
+        A row is so many numbers as the model has columns, or as the caller keeps ``beside`` it.
+        """
+        step = max(_MIN_SLICE_ROWS, _SLICE_BYTES // (8 * max(1, self.n_columns, beside)))
         for start in range(0, self.rows.n_rows, step):
             yield slice(start, min(start + step, self.rows.n_rows))
 

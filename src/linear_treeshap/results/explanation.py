@@ -7,7 +7,7 @@ and shap's own objects. It never changes.
 from __future__ import annotations
 
 import os
-from collections.abc import Iterable, Sequence
+from collections.abc import Sequence
 from dataclasses import dataclass, replace
 from functools import cached_property
 from pathlib import Path
@@ -21,7 +21,9 @@ from ..players.onehot import with_onehot
 from ..players.player_table import table_of_players
 from ..players.players import Players, group_columns
 from ..rows.frames import is_frame
-from ..rows.tables import make_frame, take_columns, take_rows, to_array
+from ..rows.tables import take_columns, take_rows, to_array
+from .axes import ALL_AXES, AXES, Axis, Places, is_all, key_of_axes, names_of, places
+from .layout import NamedArray, ranked
 
 if TYPE_CHECKING:
     from ..views.plots import Plots
@@ -30,11 +32,6 @@ if TYPE_CHECKING:
 __all__ = ["Explanation"]
 
 Array = npt.NDArray[Any]
-Axis = Literal["row", "feature", "partner", "output"]
-
-#: Of plain values, and of interaction values, where a feature has a partner.
-_AXES: tuple[Axis, ...] = ("row", "feature", "output")
-_ALL_AXES: tuple[Axis, ...] = ("row", "feature", "partner", "output")
 
 
 @dataclass(frozen=True, eq=False, repr=False)
@@ -67,14 +64,14 @@ class Explanation:
     base_values: Any  # an array with one dimension per axis but "feature"; less is broadcast
     #: The rows as the user gave them, with the columns of ``feature_names``; `data` is their array.
     table: Any = None
-    feature_names: tuple[str, ...] | None = None  # default: "Feature 0", …
-    output_names: tuple[str, ...] | None = None  # default: "Output 0", …
+    feature_names: tuple[str, ...] = None  # type: ignore[assignment]  # default: "Feature 0", …
+    output_names: tuple[str, ...] = None  # type: ignore[assignment]  # default: "Output 0", …
     #: The labels of the rows, if they came from pandas.
     index: Any = None
     #: What the dimensions of ``values`` are: of "row", "feature", "partner" (of interactions) and "output",
     #: those not cut away.
     axes: tuple[Axis, ...] = ()
-    partner_names: tuple[str, ...] | None = None  # default: feature_names
+    partner_names: tuple[str, ...] | None = None  # default: feature_names; None without partners
     #: The model behind it, if an explainer made it.
     about: About | None = None
 
@@ -83,7 +80,7 @@ class Explanation:
             object.__setattr__(self, name, value)
 
         store("values", np.asarray(self.values))
-        axes = tuple(self.axes) or (_AXES[: self.values.ndim] if self.values.ndim < 4 else _ALL_AXES)
+        axes = tuple(self.axes) or (AXES[: self.values.ndim] if self.values.ndim < 4 else ALL_AXES)
         if self.values.ndim != len(axes):
             raise InputError(f"values have {self.values.ndim} dimensions for the axes {axes}.")
         store("axes", axes)
@@ -96,11 +93,11 @@ class Explanation:
             raise InputError(
                 f"base_values must be of shape {n_rest}, got {np.shape(self.base_values)}."
             ) from error
-        store("feature_names", _names(self.feature_names, "Feature", n_features))
-        store("output_names", _names(self.output_names, "Output", n_outputs))
+        store("feature_names", names_of(self.feature_names, "Feature", n_features))
+        store("output_names", names_of(self.output_names, "Output", n_outputs))
         if "partner" in axes:
             partners = self.feature_names if self.partner_names is None else self.partner_names
-            store("partner_names", _names(partners, "Partner", n_partners))
+            store("partner_names", names_of(partners, "Partner", n_partners))
 
     @classmethod
     def of_rows(
@@ -111,19 +108,19 @@ class Explanation:
         table: Any,
         feature_names: Sequence[str] | None,
         output_names: Sequence[str] | None,
-        index: Any,
+        row_labels: Any,
         about: About | None = None,
     ) -> Explanation:
         """From (n_rows, n_features[, n_partners], n_outputs) values; a single output drops its dimension."""
         single = values.shape[-1] == 1
-        axes = _AXES if values.ndim == 3 else _ALL_AXES
+        axes = AXES if values.ndim == 3 else ALL_AXES
         return cls(
             values[..., 0] if single else values,
             base_values[:, 0] if single else base_values,
             table,
-            None if feature_names is None else tuple(feature_names),
-            None if output_names is None else tuple(output_names),
-            index,
+            names_of(feature_names, "Feature", values.shape[1]),
+            names_of(output_names, "Output", values.shape[-1]),
+            row_labels,
             axes[:-1] if single else axes,
             about=about,
         )
@@ -157,39 +154,31 @@ class Explanation:
         return np.array(self.values, dtype=dtype) if copy else np.asarray(self.values, dtype=dtype)
 
     def __getitem__(self, key: Any) -> Explanation:
-        keys = self._keys(key)
-        values, table, index = self._all, self.table, self.index
-        names = {
-            "row": None,
-            "feature": self.feature_names,
-            "partner": self.partner_names,
-            "output": self.output_names,
-        }
+        keys = key_of_axes(key, self.axes)
+        names = (None, self.feature_names, self.partner_names, self.output_names)
         asked = {
-            axis: _positions(keys[axis], length, names[axis], axis)
-            for axis, length in zip(_ALL_AXES, values.shape, strict=True)
+            axis: places(keys[axis], length, own, axis)
+            for axis, length, own in zip(ALL_AXES, self._all.shape, names, strict=True)
         }
         rows, features, partners, outputs = map(_several, asked.values())
-        # One axis after another, so that slices stay views and lists do not pair up.
-        values = values[rows][:, features][:, :, partners][..., outputs]
-        base_values = self._full_base_values[rows][:, outputs]
-        table = take_rows(table, rows) if not _is_all(rows) else table
-        if not _is_all(features):
-            table = take_columns(table, np.arange(self._all.shape[1])[features].tolist())
         axes = tuple(axis for axis in self.axes if not isinstance(asked[axis], int))
-        squeezed = tuple(slice(None) if axis in axes else 0 for axis in _ALL_AXES)
+        kept = tuple(slice(None) if axis in axes else 0 for axis in ALL_AXES)
+        table = self.table if is_all(rows) else take_rows(self.table, rows)
+        if not is_all(features):
+            table = take_columns(table, np.arange(self._all.shape[1])[features].tolist())
         about = self.about
-        if about is not None and not (_is_all(features) and _is_all(partners)):
+        if about is not None and not (is_all(features) and is_all(partners)):
             about = replace(about, adds_up=False)
         return Explanation(
-            values[squeezed],
-            base_values[(squeezed[0], squeezed[3])],
+            # One axis after another, so that slices stay views and lists do not pair up.
+            self._all[rows][:, features][:, :, partners][..., outputs][kept],
+            self.full_base_values[rows][:, outputs][(kept[0], kept[3])],
             table,
-            tuple(np.array(self.feature_names, dtype=object)[features]),
-            tuple(np.array(self.output_names, dtype=object)[outputs]),
-            None if index is None else index[rows],
+            _chosen(self.feature_names, features),
+            _chosen(self.output_names, outputs),
+            None if self.index is None else self.index[rows],
             axes,
-            tuple(np.array(self.partner_names, dtype=object)[partners]) if "partner" in axes else None,
+            _chosen(self.partner_names, partners) if self.partner_names and "partner" in axes else None,
             about,
         )
 
@@ -215,39 +204,15 @@ class Explanation:
         0    0     age    0.5
         1    0  smoker   -2.0
         """
-        values = self._full
-        n_rows, n_features, n_outputs = values.shape
-        several = "output" in self.axes
-        if layout == "wide":
-            if len(set(self._feature_names)) < n_features:
-                raise InputError("Several features share a name, and a wide frame cannot. Use layout='long'.")
-            columns: dict[str, Any] = {}
-            if several:
-                columns[_unused("output", self._feature_names)] = list(self._output_names) * n_rows
-            by_output = values.transpose(0, 2, 1).reshape(n_rows * n_outputs, n_features)
-            columns.update({name: by_output[:, i] for i, name in enumerate(self._feature_names)})
-            index = None if self.index is None else self.index.repeat(n_outputs)
-            return make_frame(columns, like=self.table, index=index)
-        if layout != "long":
-            raise InputError(f"layout must be 'wide' or 'long', got {layout!r}.")
-        long: dict[str, Any] = {
-            "row": self._row_labels(n_features * n_outputs),
-            "feature": [name for name in self._feature_names for _ in range(n_outputs)] * n_rows,
-        }
-        if several:
-            long["output"] = list(self._output_names) * (n_rows * n_features)
-        long["value"] = values.reshape(-1)
-        return make_frame(long, like=self.table)
+        return self._named.frame(layout)
 
     def importance(self) -> Any:
         """The mean absolute value of each feature, largest first, as a data frame.
 
         Several outputs are added up, as shap's bar plot stacks them; ``e[..., "name"]`` chooses one.
         """
-        importance = self._importance
-        order = np.argsort(-importance, kind="stable")
-        columns = {"feature": [self._feature_names[i] for i in order], "importance": importance[order]}
-        return make_frame(columns, like=self.table)
+        found = self.importances
+        return ranked("feature", self.feature_names, None, {"importance": found}, by=found, like=self.table)
 
     def top(self, k: int = 5) -> Any:
         """The ``k`` features of the largest absolute value for each row and output, as a data frame.
@@ -263,19 +228,7 @@ class Explanation:
            row  rank feature  value
         0    0     1  smoker   -2.0
         """
-        if not isinstance(k, (int, np.integer)) or k < 1:
-            raise InputError(f"k must be a whole number of at least 1, got {k!r}.")
-        values = self._full.transpose(0, 2, 1)  # rows, outputs, features
-        n_rows, n_outputs, n_features = values.shape
-        k = min(k, n_features)
-        order = np.argsort(-np.abs(values), axis=-1, kind="stable")[..., :k]
-        columns: dict[str, Any] = {"row": self._row_labels(n_outputs * k)}
-        if "output" in self.axes:
-            columns["output"] = [name for name in self._output_names for _ in range(k)] * n_rows
-        columns["rank"] = np.tile(np.arange(1, k + 1), n_rows * n_outputs)
-        columns["feature"] = [self._feature_names[i] for i in order.reshape(-1)]
-        columns["value"] = np.take_along_axis(values, order, axis=-1).reshape(-1)
-        return make_frame(columns, like=self.table)
+        return self._named.top(k)
 
     def sum_groups(self, groups: Any) -> Explanation:
         """The values of the features of each group added up; features not named stay as they are.
@@ -305,10 +258,10 @@ class Explanation:
             raise InputError("This explanation is of a single feature: there is nothing to add up.")
         if isinstance(groups, Players):
             groups = {name: columns for name, columns in groups.members.items() if len(columns) > 1}
-        players = with_onehot(group_columns(groups, self._feature_names))
-        sums = [self._full[:, columns].sum(axis=1) for columns in players.columns]
-        values = np.stack(sums, axis=1) if sums else self._full
-        kept = tuple(slice(None) if axis in self.axes else 0 for axis in _AXES)
+        players = with_onehot(group_columns(groups, self.feature_names))
+        sums = [self.full[:, columns].sum(axis=1) for columns in players.columns]
+        values = np.stack(sums, axis=1) if sums else self.full
+        kept = tuple(slice(None) if axis in self.axes else 0 for axis in AXES)
         return replace(
             self,
             values=values[kept],
@@ -328,8 +281,8 @@ class Explanation:
             self.values,
             base_values=float(base_values) if is_plain else np.array(base_values),
             data=sortable(self.data) if "row" in self.axes else self.data,
-            feature_names=self._feature_names[0] if single_feature else list(self._feature_names),
-            output_names=list(self._output_names) if "output" in self.axes else None,
+            feature_names=self.feature_names[0] if single_feature else list(self.feature_names),
+            output_names=list(self.output_names) if "output" in self.axes else None,
         )
 
     @property
@@ -365,17 +318,17 @@ class Explanation:
     def __repr__(self) -> str:
         if "partner" in self.axes:
             return f"Explanation(interaction values of shape {self.shape}: {', '.join(self.axes)})"
-        n_rows, n_features, n_outputs = self._full.shape
+        n_rows, n_features, n_outputs = self.full.shape
         counts = [(n_rows, "row"), (n_features, "feature")] + (
             [(n_outputs, "output")] if n_outputs > 1 else []
         )
         size = ", ".join(f"{n:,} {noun}{'' if n == 1 else 's'}" for n, noun in counts)
         signed = n_rows == 1 and n_outputs == 1
-        shown = self._full[0, :, 0] if signed else self._importance
+        shown = self.full[0, :, 0] if signed else self.importances
         order = np.argsort(-np.abs(shown), kind="stable")
         number = "{:+.3g}" if signed else "{:.3g}"
-        parts = [f"{self._feature_names[i]} {number.format(shown[i])}" for i in order[:5]]
-        return f"Explanation({size}: {', '.join(parts)}{', …' if n_features > 5 else ''})"
+        largest = [f"{self.feature_names[i]} {number.format(shown[i])}" for i in order[:5]]
+        return f"Explanation({size}: {', '.join(largest)}{', …' if n_features > 5 else ''})"
 
     def _repr_html_(self) -> str:
         if "partner" in self.axes:
@@ -384,18 +337,11 @@ class Explanation:
 
         return explanation_table(self)
 
-    # -- inside -------------------------------------------------------------------------------------------
+    # -- for views, in the same shape whatever was cut away --------------------------------------------
 
     @property
-    def _all(self) -> npt.NDArray[np.floating]:
-        """The values with all four dimensions."""
-        return np.expand_dims(
-            self.values, tuple(i for i, axis in enumerate(_ALL_AXES) if axis not in self.axes)
-        )
-
-    @property
-    def _full(self) -> npt.NDArray[np.floating]:
-        """The values of rows, features and outputs."""
+    def full(self) -> npt.NDArray[np.floating]:
+        """(n_rows, n_features, n_outputs) the values, with a dimension of 1 for what was cut away."""
         if "partner" in self.axes:
             raise InputError(
                 "This needs a value per feature, and these are interaction values: choose a partner, as in "
@@ -404,102 +350,38 @@ class Explanation:
         return self._all[:, :, 0]
 
     @property
-    def _full_base_values(self) -> npt.NDArray[np.floating]:
+    def full_base_values(self) -> npt.NDArray[np.floating]:
+        """(n_rows, n_outputs) the base values, with a dimension of 1 for what was cut away."""
         missing = tuple(i for i, axis in enumerate(("row", "output")) if axis not in self.axes)
         return np.asarray(np.expand_dims(self.base_values, missing))
 
     @property
-    def _feature_names(self) -> tuple[str, ...]:
-        assert self.feature_names is not None  # filled in on construction
-        return self.feature_names
-
-    @property
-    def _output_names(self) -> tuple[str, ...]:
-        assert self.output_names is not None  # filled in on construction
-        return self.output_names
-
-    def _row_labels(self, times: int) -> Any:
-        """The label of each row, as often as asked."""
-        if self.index is not None:
-            return self.index.repeat(times)
-        return np.repeat(np.arange(self._full.shape[0]), times)
-
-    @property
-    def _importance(self) -> npt.NDArray[np.float64]:
-        """(n_features,) mean absolute value, outputs added up."""
-        full = self._full
+    def importances(self) -> npt.NDArray[np.float64]:
+        """(n_features,) the mean absolute value of each feature, outputs added up."""
+        full = self.full
         if len(full) == 0:
             return np.zeros(full.shape[1])
         return np.asarray(np.abs(full).sum(axis=(0, 2), dtype=np.float64) / len(full))
 
-    def _keys(self, key: Any) -> dict[str, Any]:
-        """What was asked of each axis; all of it where nothing was."""
-        keys = list(key) if isinstance(key, tuple) else [key]
-        dots = [i for i, one in enumerate(keys) if one is Ellipsis]
-        if len(keys) - len(dots) > len(self.axes) or len(dots) > 1:
-            raise InputError(f"Too many indices: this explanation has the axes {', '.join(self.axes)}.")
-        if dots:
-            keys[dots[0] : dots[0] + 1] = [slice(None)] * (len(self.axes) - len(keys) + 1)
-        asked = dict(zip(self.axes, keys, strict=False))
-        return {axis: asked.get(axis, slice(None)) for axis in _ALL_AXES}
+    # -- inside -------------------------------------------------------------------------------------------
+
+    @property
+    def _all(self) -> npt.NDArray[np.floating]:
+        """The values with all four dimensions."""
+        return np.expand_dims(
+            self.values, tuple(i for i, axis in enumerate(ALL_AXES) if axis not in self.axes)
+        )
+
+    @property
+    def _named(self) -> NamedArray:
+        outputs = self.output_names if "output" in self.axes else None
+        return NamedArray(self.full, "feature", self.feature_names, outputs, self.index, self.table)
 
 
-def _names(given: Sequence[str] | None, noun: str, count: int) -> tuple[str, ...]:
-    if given is None:
-        return tuple(f"{noun} {i}" for i in range(count))
-    names = tuple(map(str, given))
-    if len(names) != count:
-        raise InputError(f"{len(names)} {noun.lower()} names were given for {count} {noun.lower()}s.")
-    return names
+def _several(asked: Places) -> slice | npt.NDArray[np.intp]:
+    """A single place as a slice of one, so that no dimension is lost yet."""
+    return slice(asked, asked + 1) if isinstance(asked, int) else asked
 
 
-def _unused(name: str, names: Sequence[str]) -> str:
-    while name in names:
-        name += "_"
-    return name
-
-
-def _positions(
-    key: Any, length: int, names: tuple[str, ...] | None = None, noun: str = "row"
-) -> int | slice | npt.NDArray[np.intp]:
-    """A key as a position, a slice, or an array of positions."""
-    if isinstance(key, slice):
-        if any(isinstance(end, str) for end in (key.start, key.stop)):
-            raise InputError(f"A slice is of positions; choose {noun}s by name with a list of names.")
-        return key
-    if isinstance(key, str):
-        return _position_of(key, names, noun)
-    if isinstance(key, (int, np.integer)) and not isinstance(key, (bool, np.bool_)):
-        if not -length <= key < length:
-            raise IndexError(f"There are {length} {noun}s; {noun} {key} is out of range.")
-        return int(key) % length
-    if names is not None and isinstance(key, Iterable) and not isinstance(key, np.ndarray):
-        key = [_position_of(one, names, noun) if isinstance(one, str) else one for one in key]
-    chosen = np.asarray(key)
-    if chosen.dtype == np.bool_:
-        if chosen.shape != (length,):
-            raise InputError(f"A mask of {noun}s must be of shape ({length},), got {chosen.shape}.")
-        return np.flatnonzero(chosen)
-    if chosen.ndim != 1 or (chosen.size and chosen.dtype.kind not in "iu"):
-        raise InputError(f"Choose {noun}s by position, name, slice, mask or a list of these; got {key!r}.")
-    outside = chosen[(chosen < -length) | (chosen >= length)]
-    if outside.size:
-        raise IndexError(f"There are {length} {noun}s; {noun} {outside[0]} is out of range.")
-    return chosen.astype(np.intp) % max(length, 1)
-
-
-def _position_of(name: str, names: tuple[str, ...] | None, noun: str) -> int:
-    if names is None:
-        raise InputError(f"Rows are chosen by position or mask, not by name; got {name!r}.")
-    if name not in names:
-        raise InputError(f"There is no {noun} {name!r}. There are: {', '.join(map(repr, names[:20]))}.")
-    return names.index(name)
-
-
-def _several(positions: int | slice | npt.NDArray[np.intp]) -> slice | npt.NDArray[np.intp]:
-    """A single position as a slice of one, so that no dimension is lost yet."""
-    return slice(positions, positions + 1) if isinstance(positions, int) else positions
-
-
-def _is_all(chosen: slice | npt.NDArray[np.intp]) -> bool:
-    return isinstance(chosen, slice) and chosen == slice(None)
+def _chosen(names: tuple[str, ...], chosen: slice | npt.NDArray[np.intp]) -> tuple[str, ...]:
+    return tuple(np.array(names, dtype=object)[chosen])

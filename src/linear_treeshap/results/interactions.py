@@ -10,7 +10,8 @@ import numpy as np
 import numpy.typing as npt
 
 from ..errors import InputError
-from ..rows.tables import make_frame
+from .axes import position
+from .layout import NamedArray
 
 __all__ = ["Interactions", "Sets", "in_order", "set_names", "summary"]
 
@@ -69,7 +70,7 @@ class Interactions:
     def __getitem__(self, features: Any) -> npt.NDArray[np.floating]:
         """The index of one set for every row; zeros if its features never meet."""
         wanted = features if isinstance(features, tuple) else (features,)
-        members = tuple(sorted(_position(feature, self.feature_names) for feature in wanted))
+        members = tuple(sorted(position(feature, self.feature_names, "feature") for feature in wanted))
         if len(set(members)) < len(members):
             raise InputError(f"A set has each feature once, got {features!r}.")
         if members not in self.sets:
@@ -96,45 +97,11 @@ class Interactions:
         Its columns are row, output if there are several, rank from 1, features and value. ``order`` is the
         size of the sets to choose from; None for all.
         """
-        if not isinstance(k, (int, np.integer)) or isinstance(k, bool) or k < 1:
-            raise InputError(f"k must be a whole number of at least 1, got {k!r}.")
-        chosen = [i for i, members in enumerate(self.sets) if order is None or len(members) == order]
-        names = [self.set_names[i] for i in chosen]
-        values = self._full[:, chosen].transpose(0, 2, 1)  # rows, outputs, sets
-        n_rows, n_outputs, n_sets = values.shape
-        k = min(int(k), n_sets)
-        best = np.argsort(-np.abs(values), axis=-1, kind="stable")[..., :k]
-        columns: dict[str, Any] = {"row": self._row_labels(n_outputs * k)}
-        if n_outputs > 1:
-            columns["output"] = [name for name in self.output_names for _ in range(k)] * n_rows
-        columns["rank"] = np.tile(np.arange(1, k + 1), n_rows * n_outputs)
-        columns["features"] = [names[i] for i in best.reshape(-1)]
-        columns["value"] = np.take_along_axis(values, best, axis=-1).reshape(-1)
-        return make_frame(columns, like=self.like)
+        return self._named(order).top(k)
 
     def to_frame(self, layout: Literal["wide", "long"] = "wide") -> Any:
         """A data frame: "wide" has a column per set, "long" a row per value; as `Explanation.to_frame`."""
-        values, several = self._full, len(self.output_names) > 1
-        n_rows, n_sets, n_outputs = values.shape
-        names = self.set_names
-        if layout == "wide":
-            if len({*names, "output"}) < n_sets + 1:
-                raise InputError("Several sets share a name, and a wide frame cannot. Use layout='long'.")
-            columns: dict[str, Any] = {"output": list(self.output_names) * n_rows} if several else {}
-            by_output = values.transpose(0, 2, 1).reshape(n_rows * n_outputs, n_sets)
-            columns.update({name: by_output[:, i] for i, name in enumerate(names)})
-            index = None if self.index is None else self.index.repeat(n_outputs)
-            return make_frame(columns, like=self.like, index=index)
-        if layout != "long":
-            raise InputError(f"layout must be 'wide' or 'long', got {layout!r}.")
-        long: dict[str, Any] = {
-            "row": self._row_labels(n_sets * n_outputs),
-            "features": [name for name in names for _ in range(n_outputs)] * n_rows,
-        }
-        if several:
-            long["output"] = list(self.output_names) * (n_rows * n_sets)
-        long["value"] = values.reshape(-1)
-        return make_frame(long, like=self.like)
+        return self._named().frame(layout)
 
     def __repr__(self) -> str:
         means = np.abs(self._full).sum(axis=(0, 2)) / max(len(self.values), 1)
@@ -144,10 +111,13 @@ class Interactions:
     def _full(self) -> npt.NDArray[np.floating]:
         return self.values if self.values.ndim == 3 else self.values[:, :, np.newaxis]
 
-    def _row_labels(self, times: int) -> Any:
-        if self.index is not None:
-            return self.index.repeat(times)
-        return np.repeat(np.arange(len(self.values)), times)
+    def _named(self, order: int | None = None) -> NamedArray:
+        """The sets of this size, or all."""
+        chosen = [i for i, members in enumerate(self.sets) if order is None or len(members) == order]
+        names = set_names([self.sets[i] for i in chosen], self.feature_names)
+        outputs = self.output_names if len(self.output_names) > 1 else None
+        values = self._full if order is None else self._full[:, chosen]
+        return NamedArray(values, "features", names, outputs, self.index, self.like)
 
 
 def in_order(
@@ -164,26 +134,13 @@ def in_order(
 def summary(n_rows: int, sets: Sets, kind: str, names: Sequence[str], means: npt.NDArray[np.floating]) -> str:
     """Sizes, and the sets of the largest means."""
     best = np.argsort(-means, kind="stable")[:5]
-    parts = [f"{names[i]} {means[i]:.3g}" for i in best]
+    largest = [f"{names[i]} {means[i]:.3g}" for i in best]
     rows, more = "row" if n_rows == 1 else "rows", ", …" if len(sets) > 5 else ""
     order = max(map(len, sets), default=0)
     size = f"{n_rows:,} {rows}, {len(sets):,} sets of up to {order} features"
-    return f"{size}, {kind}: {', '.join(parts)}{more}"
+    return f"{size}, {kind}: {', '.join(largest)}{more}"
 
 
 def set_names(sets: Iterable[Sequence[int]], feature_names: Sequence[str]) -> tuple[str, ...]:
     """The sets in words."""
     return tuple(" × ".join(feature_names[i] for i in members) for members in sets)
-
-
-def _position(feature: Any, names: tuple[str, ...]) -> int:
-    if isinstance(feature, str):
-        if feature not in names:
-            raise InputError(
-                f"There is no feature {feature!r}. There are: {', '.join(map(repr, names[:20]))}."
-            )
-        return names.index(feature)
-    is_number = isinstance(feature, (int, np.integer)) and not isinstance(feature, bool)
-    if not is_number or not -len(names) <= feature < len(names):
-        raise InputError(f"Choose features by name or by position below {len(names)}; got {feature!r}.")
-    return int(feature) % len(names)

@@ -2,73 +2,101 @@
 
 from __future__ import annotations
 
+import math
 from collections.abc import Callable
+from dataclasses import dataclass
+from typing import Any
 
 import numpy as np
 import numpy.typing as npt
 
+from ..engines.contract import Tell, Values
 from ..errors import InputError
 from ..players.user_rows import Given
 from ..progress import Progress, report
+from .additivity import Checks
 
-__all__ = ["fill", "float_type", "room_for"]
-
-Values = npt.NDArray[np.floating]
-Tell = Callable[[float], object]
+__all__ = ["OutputArray"]
 
 
-def fill(
-    values: Values,
-    given: Given,
-    write: Callable[[slice, Values, Tell | None], None],
-    *,
-    numbers_per_row: int,
-    progress: Progress,
-) -> None:
-    """Call ``write(part, values[part], tell)`` for slices that make up all rows, and tell how far it is."""
-    slices = given.slices(numbers_per_row=numbers_per_row)
-    if not progress:  # the engine does not report at all, which a single row is grateful for
-        for part in slices:
-            write(part, values[part], None)
-        return
-    with report(progress) as tell:
-        for part in slices:
-            write(part, values[part], _share(tell, part, given.rows.n_rows))
-        tell(1.0)
+@dataclass(frozen=True, eq=False)
+class OutputArray:
+    """Where values go, in which type, and who is told how far they are."""
+
+    out: Values | None = None
+    dtype: npt.DTypeLike = "float64"
+    progress: Progress = False
+
+    def filled(
+        self,
+        given: Given,
+        explain: Callable[..., None],
+        shape_of_row: tuple[int, ...],
+        *,
+        player_axes: int,
+        check: Checks,
+        n_jobs: int | None,
+        y: npt.NDArray[np.float64] | None = None,
+    ) -> Values:
+        """(n_rows, *shape_of_row) what ``explain``, a method of an `Engine`, says of all rows, checked.
+
+        So many of the axes of a row are of players: an engine has them in the model's order, and what is
+        returned has them in that of the user's columns.
+        """
+        values = self._room_for(given, shape_of_row)
+        order = given.order if player_axes else None
+        moved: Any = None if order is None else (slice(None), *np.ix_(*[order] * player_axes))
+
+        def write(some: slice, tell: Tell | None) -> None:
+            target = values[some]
+            written = target if moved is None else np.empty_like(target)
+            block, of_rows = given.rows[some], {} if y is None else {"y": y[some]}
+            explain(block, written, n_jobs=n_jobs, progress=tell, **of_rows)
+            check(some, block, written, **of_rows)
+            if moved is not None:
+                target[moved] = written
+
+        slices = given.slices(beside=0 if moved is None else math.prod(shape_of_row))
+        if not self.progress:  # the engine does not report at all, which a single row is grateful for
+            for some in slices:
+                write(some, None)
+            return values
+        with report(self.progress) as tell:
+            for some in slices:
+                write(some, _share(tell, some, given.rows.n_rows))
+            tell(1.0)
+        return values
+
+    def returned(self, values: Values, given: Given) -> Values:
+        """What the user gets: their own array, or values without the dimensions of a single row or output."""
+        if self.out is not None:
+            return self.out
+        values = values[..., 0] if values.shape[-1] == 1 else values
+        return values[0] if given.is_one_row else values
+
+    def _room_for(self, given: Given, shape_of_row: tuple[int, ...]) -> Values:
+        """The array to write to, with outputs as its last dimension: the user's own if there is one."""
+        shape, out = (given.rows.n_rows, *shape_of_row), self.out
+        if out is None:
+            if self.dtype not in ("float64", "float32", np.float64, np.float32):
+                raise InputError(f"dtype must be 'float64' or 'float32', got {self.dtype!r}.")
+            return np.empty(shape, dtype=self.dtype)
+        expected: tuple[int, ...] = shape[:-1] if shape[-1] == 1 else shape
+        expected = expected[1:] if given.is_one_row else expected
+        is_array = isinstance(out, np.ndarray) and out.dtype in (np.float64, np.float32)
+        if not is_array or out.shape != expected or not (out.flags.c_contiguous and out.flags.writeable):
+            got = f"{out.dtype} of shape {out.shape}" if isinstance(out, np.ndarray) else type(out).__name__
+            raise InputError(
+                f"out must be a writable C-contiguous array of float64 or float32 of shape {expected}, got "
+                f"{got}."
+            )
+        if isinstance(given.table, np.ndarray) and np.may_share_memory(out, given.table):
+            raise InputError(
+                "out shares memory with X, which is still read while out is written. Pass a new array."
+            )
+        return np.asarray(out).reshape(shape)
 
 
-def _share(tell: Tell, part: slice, n_rows: int) -> Tell:
+def _share(tell: Tell, some: slice, n_rows: int) -> Tell:
     """The share of a slice as a share of all rows."""
-    return lambda share: tell((part.start + share * (part.stop - part.start)) / n_rows)
-
-
-def float_type(dtype: npt.DTypeLike) -> npt.DTypeLike:
-    if dtype not in ("float64", "float32", np.float64, np.float32):
-        raise InputError(f"dtype must be 'float64' or 'float32', got {dtype!r}.")
-    return dtype
-
-
-def room_for(
-    given: Given,
-    shape_of_row: tuple[int, ...],
-    n_outputs: int,
-    out: Values | None,
-    dtype: npt.DTypeLike,
-) -> Values:
-    """The array to write to, with outputs as its last dimension: the user's own if there is one."""
-    shape = (given.rows.n_rows, *shape_of_row, n_outputs)
-    if out is None:
-        return np.empty(shape, dtype=float_type(dtype))
-    expected: tuple[int, ...] = shape[:-1] if n_outputs == 1 else shape
-    expected = expected[1:] if given.is_one_row else expected
-    is_array = isinstance(out, np.ndarray) and out.dtype in (np.float64, np.float32)
-    if not is_array or out.shape != expected or not (out.flags.c_contiguous and out.flags.writeable):
-        got = f"{out.dtype} of shape {out.shape}" if isinstance(out, np.ndarray) else type(out).__name__
-        raise InputError(
-            f"out must be a writable C-contiguous array of float64 or float32 of shape {expected}, got {got}."
-        )
-    if isinstance(given.table, np.ndarray) and np.may_share_memory(out, given.table):
-        raise InputError(
-            "out shares memory with X, which is still read while out is written. Pass a new array."
-        )
-    return np.asarray(out).reshape(shape)
+    return lambda share: tell((some.start + share * (some.stop - some.start)) / n_rows)

@@ -19,16 +19,16 @@ _UP, _DOWN = "#ff0051", "#008bfb"
 
 def explanation_table(explanation: Explanation) -> str:
     """The largest features first: the values of one row, or the mean absolute values of many."""
-    full = explanation._full
+    full = explanation.full
     n_rows, n_features, n_outputs = full.shape
     one = n_rows == 1 and n_outputs == 1
-    shown = full[0, :, 0] if one else explanation._importance
+    shown = full[0, :, 0] if one else explanation.importances
     order = np.argsort(-np.abs(shown), kind="stable")[:_SHOWN]
     largest = float(np.abs(shown).max(initial=0.0)) or 1.0
     data = _data_of_row(explanation) if one else None
     lines = [
         _line(
-            explanation._feature_names[i],
+            explanation.feature_names[i],
             None if data is None else data[i],
             float(shown[i]),
             largest,
@@ -41,7 +41,7 @@ def explanation_table(explanation: Explanation) -> str:
     size = f"{n_rows:,} row{'s' * (n_rows != 1)}, {n_features:,} feature{'s' * (n_features != 1)}"
     size += f", {n_outputs:,} outputs" if n_outputs > 1 else ""
     if one:
-        base = float(explanation._full_base_values[0, 0])
+        base = float(explanation.full_base_values[0, 0])
         title = f"base value {base:.4g}, prediction {base + float(full.sum()):.4g}"
     else:
         title = "mean |value|"

@@ -58,7 +58,7 @@ class Plots:
         color = options.get("color")
         if isinstance(color, type(self.explanation)):
             options["color"] = color.to_shap()
-        elif isinstance(color, int) or color in self.explanation._feature_names:
+        elif isinstance(color, int) or color in self.explanation.feature_names:
             options["color"] = self.explanation[:, color].to_shap()
         return Plots(chosen)._draw("scatter", ("row",), **options)
 

@@ -23,7 +23,7 @@ def write_report(
     explanation: Explanation, path: str | os.PathLike[str], *, title: str | None, max_rows: int | None
 ) -> Path:
     """Write the page, all of it or nothing, and say where it is; see `Explanation.report`."""
-    n_rows, n_features, _ = explanation._full.shape
+    n_rows, n_features, _ = explanation.full.shape
     if n_rows == 0 or n_features == 0:
         raise InputError(
             f"There is nothing to report: the explanation has {n_rows} rows and {n_features} features."

@@ -43,14 +43,14 @@ _CHECKS = {
 
 def page_content(explanation: Explanation, max_rows: int | None) -> dict[str, Any]:
     """Everything on the page but its title; ``max_rows`` None chooses by size."""
-    n_rows, n_features, n_outputs = explanation._full.shape
+    n_rows, n_features, n_outputs = explanation.full.shape
     rows = _some_rows(n_rows, _row_limit(max_rows, n_features * n_outputs))
-    importance = np.abs(explanation._full).mean(axis=0, dtype=np.float64)
-    values = np.asarray(explanation._full[rows], dtype=np.float64)
-    bases = np.asarray(explanation._full_base_values[rows], dtype=np.float64)
+    importance = np.abs(explanation.full).mean(axis=0, dtype=np.float64)
+    values = np.asarray(explanation.full[rows], dtype=np.float64)
+    bases = np.asarray(explanation.full_base_values[rows], dtype=np.float64)
     return {
-        "features": list(explanation._feature_names),
-        "output_names": list(explanation._output_names),
+        "features": list(explanation.feature_names),
+        "output_names": list(explanation.output_names),
         "n_rows_explained": n_rows,
         "n_rows": len(rows),
         "labels": _labels(explanation, rows),
@@ -84,14 +84,14 @@ def _labels(explanation: Explanation, rows: npt.NDArray[np.intp]) -> list[str] |
     """The names of rows; None if they are numbered from 0 on."""
     if explanation.index is not None:
         return [str(label) for label in explanation.index[rows]]
-    return None if len(rows) == len(explanation._full) else list(map(str, rows.tolist()))
+    return None if len(rows) == len(explanation.full) else list(map(str, rows.tolist()))
 
 
 def _columns(explanation: Explanation, rows: npt.NDArray[np.intp]) -> list[dict[str, Any]] | None:
     """What the rows have in each feature."""
     if explanation.table is None:
         return None
-    n_rows, n_features, _ = explanation._full.shape
+    n_rows, n_features, _ = explanation.full.shape
     columns = _arrays(explanation.table if len(rows) == n_rows else take_rows(explanation.table, rows))
     if len(columns) != n_features or any(len(column) != len(rows) for column in columns):
         raise InputError(
@@ -167,7 +167,7 @@ def _facts(explanation: Explanation) -> list[tuple[str, str]]:
     """What is known of the model and the run, in words."""
     from ... import __version__
 
-    n_rows, n_features, n_outputs = explanation._full.shape
+    n_rows, n_features, n_outputs = explanation.full.shape
     facts = [("Rows", f"{n_rows:,}"), ("Features", f"{n_features:,}"), ("Outputs", f"{n_outputs:,}")]
     about = explanation.about
     if about is not None:
