@@ -9,7 +9,8 @@ import numpy as np
 import numpy.typing as npt
 import pytest
 from engines import background_engine
-from strategies import chain, copies, random_ensemble, random_rows
+from settings import assert_equal, settings
+from strategies import chain, copies, random_ensemble, rows_as_read
 
 from linear_treeshap import TreeExplainer, _core, oracle
 from linear_treeshap.engines.background import BackgroundEngine
@@ -25,21 +26,12 @@ Rows = npt.NDArray[np.floating]
 
 N_ENSEMBLES = 20
 
-SETTINGS: dict[str, dict[str, Any]] = {
-    "plain": {},
-    "float32": {"dtype": "float32"},
-    "one feature": {"n_features": 1, "max_depth": 6},
-    "repeated features": {"n_features": 2, "max_depth": 8, "max_leaves": 40},
-    "stumps": {"max_depth": 1},
-    "deep": {"max_depth": 10, "n_features": 12, "max_leaves": 60},
-    "several outputs": {"n_outputs": 3, "n_trees": 3},
-    "vector leaves": {"n_outputs": 3, "vector_leaves": True, "dtype": "float32"},
+SETTINGS = {
+    **settings(
+        "plain", "float32", "one feature", "two features", "stumps", "several outputs", "vector leaves"
+    ),
+    "deep": {"max_depth": 10, "n_features": 12, "max_leaves": 60},  # of long paths, which are scanned
 }
-
-
-def rows_of(rng: np.random.Generator, ensemble: TreeEnsemble, n_rows: int) -> Rows:
-    with np.errstate(over="ignore"):
-        return random_rows(rng, ensemble, n_rows).astype(ensemble.row_format.numpy_dtype)
 
 
 def values(engine: BackgroundEngine, rows: Rows, n_jobs: int = 1) -> Float64:
@@ -54,13 +46,6 @@ def exact(ensemble: TreeEnsemble, rows: Rows, background: Background, **options:
     return np.array([oracle.as_float(oracle.shapley_values(ensemble, row, **options)) for row in rows])
 
 
-def assert_equal(ours: Float64, expected: Float64, ensemble: TreeEnsemble, message: str = "") -> None:
-    """Equal to 1e-12 of the largest leaf value, which is what rounding may cost these small trees."""
-    scale = max(1e-300, float(np.abs(ensemble.value).max()))
-    worst = float(np.abs(ours - expected).max(initial=0.0))
-    assert worst <= 1e-12 * scale, f"off by {worst / scale:.1e} of the largest leaf value {message}"
-
-
 # -- the definition ------------------------------------------------------------------------------------
 
 
@@ -71,8 +56,8 @@ def test_equals_the_definition(setting: str, scan_only: bool) -> None:
     rng = np.random.default_rng(sum(map(ord, setting)))
     for case in range(N_ENSEMBLES):
         ensemble = random_ensemble(rng, **SETTINGS[setting])
-        rows, weights = rows_of(rng, ensemble, 3), rng.random(5) if case % 2 else None
-        background = Background(rows_of(rng, ensemble, 5), weights)
+        rows, weights = rows_as_read(rng, ensemble, 3), rng.random(5) if case % 2 else None
+        background = Background(rows_as_read(rng, ensemble, 5), weights)
         expected = exact(ensemble, rows, background)
         for kernel in _core.kernels():
             engine = background_engine(ensemble, background, kernel=kernel, scan_only=scan_only)
@@ -85,8 +70,8 @@ def test_groups_and_other_indices_equal_the_definition(scan_only: bool) -> None:
     rng = np.random.default_rng(5)
     for _ in range(N_ENSEMBLES):
         ensemble = random_ensemble(rng, n_features=7, max_depth=7, max_leaves=40)
-        rows = rows_of(rng, ensemble, 3)
-        background = Background(rows_of(rng, ensemble, 4), None)
+        rows = rows_as_read(rng, ensemble, 3)
+        background = Background(rows_as_read(rng, ensemble, 4), None)
         of_column = np.array([0, 1, 0, 2, 3, 1, 2], dtype=np.int32)
         players = Players(of_column, tuple("abcd"), tuple("abcdefg"))
         for index, weight in (("shapley", oracle.shapley_weight), ("banzhaf", lambda _, n: oracle_half(n))):
@@ -122,8 +107,8 @@ def test_tables_and_scan_agree_on_blocks_of_rows() -> None:
     rng = np.random.default_rng(3)
     for n_rows, n_background in ((1, 200), (65, 64), (130, 65), (200, 1), (64, 1100)):
         ensemble = random_ensemble(rng, n_features=9, max_depth=9, max_leaves=80, n_outputs=2)
-        background = Background(rows_of(rng, ensemble, n_background), rng.random(n_background))
-        rows = rows_of(rng, ensemble, n_rows)
+        background = Background(rows_as_read(rng, ensemble, n_background), rng.random(n_background))
+        rows = rows_as_read(rng, ensemble, n_rows)
         tables, scan = (
             values(background_engine(ensemble, background, scan_only=scan_only), rows)
             for scan_only in (False, True)
@@ -138,8 +123,8 @@ def test_pairs_equal_the_definition(setting: str, scan_only: bool) -> None:
     rng = np.random.default_rng(sum(map(ord, setting)) + 1)
     for case in range(8):
         ensemble = random_ensemble(rng, **SETTINGS[setting])
-        rows, weights = rows_of(rng, ensemble, 2), rng.random(4) if case % 2 else None
-        background = Background(rows_of(rng, ensemble, 4), weights)
+        rows, weights = rows_as_read(rng, ensemble, 2), rng.random(4) if case % 2 else None
+        background = Background(rows_as_read(rng, ensemble, 4), weights)
         of_column = np.arange(ensemble.n_features, dtype=np.int32) // (1 if case % 4 < 2 else 2)
         names = tuple(map(str, range(int(of_column[-1]) + 1)))
         players = Players(of_column, names, tuple(map(str, range(ensemble.n_features))))
@@ -177,7 +162,10 @@ def test_pairs_of_long_paths_equal_the_definition(n_players: int) -> None:
 def test_values_add_up_to_the_difference_from_the_mean_prediction() -> None:
     rng = np.random.default_rng(8)
     ensemble = random_ensemble(rng, n_features=8, n_trees=20, max_depth=8, max_leaves=100, n_outputs=2)
-    rows, background = rows_of(rng, ensemble, 50), Background(rows_of(rng, ensemble, 300), rng.random(300))
+    rows, background = (
+        rows_as_read(rng, ensemble, 50),
+        Background(rows_as_read(rng, ensemble, 300), rng.random(300)),
+    )
     engine = background_engine(ensemble, background)
     mean = np.average(ensemble.predict(background.rows), axis=0, weights=background.weights)
     np.testing.assert_allclose(engine.base_values(), mean, rtol=1e-12)
@@ -191,7 +179,7 @@ def test_values_add_up_to_the_difference_from_the_mean_prediction() -> None:
 def test_a_weight_of_two_is_a_row_twice(max_depth: int) -> None:
     rng = np.random.default_rng(9)
     ensemble = random_ensemble(rng, n_features=15, n_trees=5, max_depth=max_depth, max_leaves=60)
-    rows, background = rows_of(rng, ensemble, 20), rows_of(rng, ensemble, 7)
+    rows, background = rows_as_read(rng, ensemble, 20), rows_as_read(rng, ensemble, 7)
     counts = np.array([2, 1, 0, 3, 1, 1, 4])
     weighted = background_engine(ensemble, Background(background, counts * 0.25))
     repeated = background_engine(ensemble, Background(np.repeat(background, counts, axis=0), None))
@@ -202,14 +190,14 @@ def test_a_row_beside_itself_has_no_values() -> None:
     """Exactly zero, not nearly: counts are whole numbers."""
     rng = np.random.default_rng(10)
     ensemble = random_ensemble(rng, n_features=12, n_trees=5, max_depth=12, max_leaves=60)
-    row = rows_of(rng, ensemble, 1)
+    row = rows_as_read(rng, ensemble, 1)
     assert not values(background_engine(ensemble, Background(row, None)), row).any()
 
 
 def test_unused_features_have_exactly_no_value() -> None:
     rng = np.random.default_rng(11)
     ensemble = random_ensemble(rng, n_features=6, n_trees=3)
-    rows, background = rows_of(rng, ensemble, 30), rows_of(rng, ensemble, 40)
+    rows, background = rows_as_read(rng, ensemble, 30), rows_as_read(rng, ensemble, 40)
     background[:, 2] = rows[:, 2] = 0.5  # and so has a feature that never differs
     assert not values(background_engine(ensemble, Background(background, None)), rows)[:, 2].any()
 
@@ -223,8 +211,8 @@ def engine_and_rows(request: pytest.FixtureRequest) -> tuple[BackgroundEngine, R
     ensemble = random_ensemble(
         rng, n_features=20, n_trees=150, max_depth=request.param, max_leaves=90, n_outputs=2
     )
-    background = Background(rows_of(rng, ensemble, 100), rng.random(100))
-    return background_engine(ensemble, background), rows_of(rng, ensemble, 700)
+    background = Background(rows_as_read(rng, ensemble, 100), rng.random(100))
+    return background_engine(ensemble, background), rows_as_read(rng, ensemble, 700)
 
 
 def test_bits_do_not_depend_on_threads_that_read_the_background(

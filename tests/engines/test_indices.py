@@ -13,7 +13,8 @@ import numpy as np
 import numpy.typing as npt
 import pytest
 from engines import value_engine
-from strategies import chain, random_ensemble, random_rows
+from settings import assert_equal, settings
+from strategies import chain, random_ensemble, random_rows, rows_as_read
 
 from linear_treeshap import InputError, TreeExplainer, global_interactions, kernels, oracle
 from linear_treeshap.engines.indices import Beta, index_of
@@ -69,11 +70,7 @@ INDICES: dict[str, tuple[Any, Weight]] = {
     "sizes without a measure": (("sizes", MIDDLE_SIZES), sizes_weight(MIDDLE_SIZES)),
 }
 
-SETTINGS: dict[str, dict[str, Any]] = {
-    "zero cover": {"zero_cover": True},
-    "float32 vector leaves": {"dtype": "float32", "n_outputs": 2, "vector_leaves": True},
-    "long paths": {"max_depth": 8, "max_leaves": 40},
-}
+SETTINGS = {**settings("zero cover", "vector leaves"), "long paths": {"max_depth": 8, "max_leaves": 40}}
 
 
 def values(ensemble: TreeEnsemble, rows: npt.ArrayLike, index: Any, kernel: str | None = None) -> Float64:
@@ -86,18 +83,16 @@ def values(ensemble: TreeEnsemble, rows: npt.ArrayLike, index: Any, kernel: str 
 @pytest.mark.parametrize("setting", SETTINGS)
 @pytest.mark.parametrize("name", INDICES)
 def test_equals_the_definition(name: str, setting: str) -> None:
-    """In every kernel, to 1e-12 of the largest leaf value, which is what rounding may cost small trees."""
+    """In every kernel."""
     rng = np.random.default_rng(sum(map(ord, name + setting)))
     index, weight = INDICES[name]
     for _ in range(8):
         ensemble = random_ensemble(rng, n_features=N_FEATURES, **SETTINGS[setting])
-        with np.errstate(over="ignore"):
-            rows = random_rows(rng, ensemble, 3).astype(ensemble.row_format.numpy_dtype)
+        rows = rows_as_read(rng, ensemble, 3)
         exact = [oracle.shapley_values(ensemble, x, weight=weight, by="leaves") for x in rows]
         expected = np.array([oracle.as_float(e) for e in exact])
         for kernel in kernels():
-            error = np.abs(values(ensemble, rows, index, kernel) - expected).max()
-            assert error <= 1e-12 * np.abs(ensemble.value).max(), kernel
+            assert_equal(values(ensemble, rows, index, kernel), expected, ensemble, kernel)
 
 
 @pytest.mark.filterwarnings("error")

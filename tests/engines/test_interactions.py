@@ -13,7 +13,8 @@ import numpy.typing as npt
 import pytest
 from engines import set_engine, value_engine
 from interrupts import interrupt
-from strategies import chain, random_ensemble, random_rows
+from settings import assert_equal, settings
+from strategies import chain, random_ensemble, random_rows, rows_as_read
 
 from linear_treeshap import _core, oracle
 from linear_treeshap.engines.indices import SHAPLEY, Index, index_of
@@ -29,22 +30,14 @@ Weight = Callable[[int, int], Fraction]
 KERNELS = _core.kernels()
 N_FEATURES = 6
 
-SETTINGS: dict[str, dict[str, Any]] = {
-    "plain": {},
-    "float32": {"dtype": "float32"},
-    "two features": {"n_features": 2, "max_depth": 8, "max_leaves": 40},
-    "zero cover": {"zero_cover": True},
-    "stumps": {"max_depth": 1},
-    "deep": {"max_depth": 8, "n_features": 8, "max_leaves": 30},
-    "several outputs": {"n_outputs": 3, "n_trees": 3},
-    "vector leaves": {"n_outputs": 3, "vector_leaves": True, "dtype": "float32"},
-}
+SETTINGS = settings(
+    "plain", "float32", "two features", "zero cover", "stumps", "deep", "several outputs", "vector leaves"
+)
 
 
 def case(rng: np.random.Generator, n_rows: int = 3, **options: Any) -> tuple[TreeEnsemble, npt.NDArray[Any]]:
     ensemble = random_ensemble(rng, **{"n_features": N_FEATURES, **options})
-    with np.errstate(over="ignore"):
-        return ensemble, random_rows(rng, ensemble, n_rows).astype(ensemble.row_format.numpy_dtype)
+    return ensemble, rows_as_read(rng, ensemble, n_rows)
 
 
 def by_set(
@@ -63,13 +56,11 @@ def by_set(
     return [dict(zip(engine.sets, row, strict=True)) for row in out]
 
 
-def assert_equal(found: dict[tuple[int, ...], Float64], exact: Exact, ensemble: TreeEnsemble) -> None:
-    """Equal to 1e-12 of the largest leaf value; a set that one of them does not know is zero."""
-    scale = max(1e-300, float(np.abs(ensemble.value).max()))
+def assert_equal_sets(found: dict[tuple[int, ...], Float64], exact: Exact, ensemble: TreeEnsemble) -> None:
+    """A set that one of them does not know is zero."""
     for members in {*found, *exact}:
-        expected = oracle.as_float(exact[members]) if members in exact else 0.0
-        error = np.abs(found.get(members, np.zeros(1)) - expected).max()
-        assert error <= 1e-12 * scale, f"{members} is off by {error / scale:.1e} of the largest leaf value"
+        expected = oracle.as_float(exact[members]) if members in exact else np.zeros(1)
+        assert_equal(found.get(members, np.zeros(1)), expected, ensemble, str(members))
 
 
 def all_orders(ensemble: TreeEnsemble, x: Any, order: int, weight: Weight, **options: Any) -> Exact:
@@ -89,7 +80,7 @@ def test_orders_one_to_four_equal_the_definition(setting: str) -> None:
         for kernel in KERNELS if number < 4 else KERNELS[:1]:
             found = by_set(ensemble, rows, "SII", 4, kernel=kernel)
             for f, e in zip(found, exact, strict=True):
-                assert_equal(f, e, ensemble)
+                assert_equal_sets(f, e, ensemble)
 
 
 BANZHAF: Weight = lambda k, n: Fraction(1, 2**n)  # noqa: E731
@@ -114,13 +105,13 @@ def test_every_index_has_interactions(index: Any, weight: Weight) -> None:
             ensemble, rows = case(rng, zero_cover=zero_cover, max_depth=6)
             found = by_set(ensemble, rows, None, 4, index=index_of(index, N_FEATURES))
             for f, x in zip(found, rows, strict=True):
-                assert_equal(f, all_orders(ensemble, x, 4, weight), ensemble)
+                assert_equal_sets(f, all_orders(ensemble, x, 4, weight), ensemble)
 
 
 def test_banzhaf_by_its_name() -> None:
     ensemble, rows = case(np.random.default_rng(2))
     for f, x in zip(by_set(ensemble, rows, "BII", 3), rows, strict=True):
-        assert_equal(f, all_orders(ensemble, x, 3, BANZHAF), ensemble)
+        assert_equal_sets(f, all_orders(ensemble, x, 3, BANZHAF), ensemble)
 
 
 @pytest.mark.parametrize("order", [1, 2, 3, 4])
@@ -141,7 +132,7 @@ def test_shapley_taylor(order: int) -> None:
             exact = oracle.interaction_index(ensemble, x, order, weight=top, by="leaves")
             for size in range(1, order):
                 exact.update(oracle.interaction_index(ensemble, x, size, weight=FIRST, by="leaves"))
-            assert_equal(f, exact, ensemble)
+            assert_equal_sets(f, exact, ensemble)
             total = ensemble.expected_value + sum(f.values())
             np.testing.assert_allclose(total, ensemble.predict(x[None])[0], rtol=0, atol=1e-12)
 
@@ -160,7 +151,7 @@ def test_k_sii_is_sii_with_larger_sets_taken_off(order: int) -> None:
                 for size in range(1, len(larger)):
                     for members in combinations(larger, size):
                         exact[members] = exact[members] + bernoulli[len(larger) - size] * value
-            assert_equal(f, exact, ensemble)
+            assert_equal_sets(f, exact, ensemble)
             total = ensemble.expected_value + sum(f.values())
             np.testing.assert_allclose(total, ensemble.predict(x[None])[0], rtol=0, atol=1e-12)
 
@@ -173,7 +164,7 @@ def test_players_are_groups_of_columns() -> None:
         found = by_set(ensemble, rows, "SII", 4, players=players)
         for f, x in zip(found, rows, strict=True):
             exact = all_orders(ensemble, x, 4, oracle.shapley_weight, players=players.of_column.tolist())
-            assert_equal(f, exact, ensemble)
+            assert_equal_sets(f, exact, ensemble)
 
 
 def dense(ensemble: TreeEnsemble, rows: npt.NDArray[Any], dtype: Any = np.float64, **options: Any) -> Any:

@@ -9,7 +9,8 @@ import numpy as np
 import numpy.typing as npt
 import pytest
 from engines import value_engine
-from strategies import chain, random_ensemble, random_rows
+from settings import SETTINGS, assert_equal
+from strategies import chain, random_ensemble, random_rows, rows_as_read
 
 from linear_treeshap import _core, oracle, paper
 from linear_treeshap.model.ensemble import TreeEnsemble
@@ -19,23 +20,8 @@ Float64 = npt.NDArray[np.float64]
 
 KERNELS = _core.kernels()
 
-#: One to three trees each: eleven settings of these make well over 1,000 trees per run.
+#: One to three trees each: a dozen settings of these make well over 1,000 trees per run.
 N_ENSEMBLES = 60
-
-SETTINGS: dict[str, dict[str, Any]] = {
-    "plain": {},
-    "float32": {"dtype": "float32"},
-    "one feature": {"n_features": 1, "max_depth": 6},
-    "two features": {"n_features": 2, "max_depth": 8, "max_leaves": 40},
-    "zero cover": {"zero_cover": True},
-    "stumps": {"max_depth": 1},
-    "deep": {"max_depth": 8, "n_features": 9, "max_leaves": 30},
-    "many conditions": {"n_features": 3, "max_leaves": 60, "max_depth": 8},
-    "numeric only": {"categorical": False},
-    "several outputs": {"n_outputs": 3, "n_trees": 3},
-    "vector leaves": {"n_outputs": 3, "vector_leaves": True, "dtype": "float32"},
-    "more outputs than are walked at once": {"n_outputs": 17, "vector_leaves": True, "max_leaves": 8},
-}
 
 
 def explain(ensemble: TreeEnsemble, rows: npt.ArrayLike, kernel: str | None = None) -> Float64:
@@ -50,21 +36,13 @@ def exact(ensemble: TreeEnsemble, rows: npt.ArrayLike) -> Float64:
     return np.array([oracle.as_float(exact_values) for exact_values in values])
 
 
-def assert_equal(ours: Float64, expected: Float64, ensemble: TreeEnsemble, message: str = "") -> None:
-    """Equal to 1e-12 of the largest leaf value, which is what rounding may cost these small trees."""
-    scale = max(1e-300, float(np.abs(ensemble.value).max()))
-    worst = float(np.abs(ours - expected).max(initial=0.0))
-    assert worst <= 1e-12 * scale, f"off by {worst / scale:.1e} of the largest leaf value {message}"
-
-
 @pytest.mark.parametrize("setting", SETTINGS)
 def test_equals_the_definition(setting: str) -> None:
     """Random trees, rows on and around thresholds, missing values, infinities, unknown categories."""
     rng = np.random.default_rng(sum(map(ord, setting)))
     for case in range(N_ENSEMBLES):
         ensemble = random_ensemble(rng, **{"n_trees": int(rng.integers(1, 4)), **SETTINGS[setting]})
-        with np.errstate(over="ignore"):
-            rows = random_rows(rng, ensemble, 3).astype(ensemble.row_format.numpy_dtype)
+        rows = rows_as_read(rng, ensemble, 3)
         expected = exact(ensemble, rows)
         for kernel in KERNELS:
             assert_equal(explain(ensemble, rows, kernel), expected, ensemble, f"({kernel}, case {case})")
@@ -116,8 +94,7 @@ def test_one_row_has_the_bits_it_has_among_many(setting: str, kernel: str) -> No
     ensembles = [random_ensemble(rng, **{**larger, **SETTINGS[setting]})]
     ensembles.append(symmetric_tree(rng, 7, 7))
     for ensemble in ensembles:
-        with np.errstate(over="ignore"):  # beyond float32 is infinity
-            rows = random_rows(rng, ensemble, 20).astype(ensemble.row_format.numpy_dtype)
+        rows = rows_as_read(rng, ensemble, 20)
         together = explain(ensemble, rows, kernel)
         for i, row in enumerate(rows):
             alone = explain(ensemble, row[None], kernel)[0]

@@ -9,7 +9,7 @@ import numpy as np
 import numpy.typing as npt
 import pytest
 from engines import value_engine
-from strategies import copies, random_ensemble, random_rows
+from strategies import copies, random_ensemble, rows_as_read
 
 from linear_treeshap import _core
 from linear_treeshap.engines.values import ValueEngine
@@ -58,8 +58,7 @@ def test_bits_do_not_depend_on_threads_or_cuts(model: str, kernel: str) -> None:
     rng = np.random.default_rng(len(model))
     ensemble = MODELS[model](rng)
     engine = value_engine(ensemble, kernel=kernel)
-    with np.errstate(over="ignore"):  # beyond float32 is infinity
-        all_rows = random_rows(rng, ensemble, 300).astype(engine.program.ensemble.row_format.numpy_dtype)
+    all_rows = rows_as_read(rng, ensemble, 300)
     whole = values(engine, all_rows, n_jobs=1)
     for n_rows in (300, int(rng.integers(20, 200)), int(rng.integers(2, 20)), 1):
         first = int(rng.integers(301 - n_rows))

@@ -11,6 +11,7 @@ from typing import Any
 import numpy as np
 import pytest
 import zoo
+from shap_refuses import UNREADABLE
 
 from linear_treeshap import Explanation, InputError, TreeExplainer
 from linear_treeshap.results.additivity import scale_of
@@ -19,23 +20,8 @@ shap = pytest.importorskip("shap")
 
 #: Models that shap refuses to read, or cannot explain.
 REFUSED = {
+    **UNREADABLE,
     "catboost_scaled": "a scale",
-    "catboost_single_leaves": "CatBoost's own code for values ends the process",
-    "imblearn_balanced_bagging": "bagging",
-    "quantile_forest_mean": "unknown class",
-    "sklearn_bagging_classifier": "bagging",
-    "sklearn_bagging_regressor": "bagging",
-    "sklearn_gradient_boosting_multiclass": "several classes",
-    "sklearn_gradient_boosting_zero_init": "init='zero'",
-    "sklearn_grid_search": "a search",
-    "sklearn_hist_from_dtype": "text categories",
-    "sklearn_hist_text_categories": "text categories",
-    "sklearn_multioutput_classifier": "multi-output wrapper",
-    "sklearn_multioutput_regressor": "multi-output wrapper",
-    "sksurv_survival_forest": "unknown class",
-    "sksurv_survival_tree_low_memory": "unknown class",
-    "xgboost_no_trees": "a model without trees",
-    "xgboost_vector_leaves": "vector leaves",
 }
 
 #: Models that shap reads, but whose values do not add up to the model's prediction.

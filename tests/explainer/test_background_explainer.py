@@ -12,6 +12,7 @@ import numpy as np
 import numpy.typing as npt
 import pytest
 import zoo
+from shap_refuses import UNREADABLE
 from strategies import random_ensemble, random_rows
 
 from linear_treeshap import InputError, TreeExplainer, oracle
@@ -30,6 +31,7 @@ FLOAT32 = 1e-6
 
 #: Models that shap refuses with background data, or cannot read.
 REFUSED = {
+    **UNREADABLE,
     "catboost_depthwise": "trees that are not symmetric",
     "catboost_lossguide": "trees that are not symmetric",
     "catboost_multi_output": "explains the first output only",
@@ -37,30 +39,14 @@ REFUSED = {
     "catboost_one_hot": "categories",
     "catboost_one_hot_lossguide": "categories",
     "catboost_ranker": "unknown class",
-    "catboost_single_leaves": "leaves of zero cover",
-    "imblearn_balanced_bagging": "bagging",
     "lightgbm_categorical_frame": "categories",
     "lightgbm_single_leaves": "models without splits",
-    "quantile_forest_mean": "unknown class",
-    "sklearn_bagging_classifier": "bagging",
-    "sklearn_bagging_regressor": "bagging",
-    "sklearn_gradient_boosting_multiclass": "several classes",
-    "sklearn_gradient_boosting_zero_init": "init='zero'",
-    "sklearn_grid_search": "a search",
-    "sklearn_hist_from_dtype": "text categories",
-    "sklearn_hist_text_categories": "text categories",
-    "sklearn_multioutput_classifier": "multi-output wrapper",
-    "sklearn_multioutput_regressor": "multi-output wrapper",
     "sklearn_random_forest_multioutput_classifier": "targets of fewer classes are padded with empty outputs",
-    "sksurv_survival_forest": "unknown class",
-    "sksurv_survival_tree_low_memory": "unknown class",
     "xgboost_boosted_forest": "several trees per round",
     "xgboost_categorical": "categories",
     "xgboost_categorical_frame": "categories",
     "xgboost_forest_classifier": "several trees per round",
     "xgboost_forest_regressor": "several trees per round",
-    "xgboost_no_trees": "a model without trees",
-    "xgboost_vector_leaves": "vector leaves",
 }
 
 #: Models that shap reads otherwise than they are: its values and expected value miss the model's prediction.

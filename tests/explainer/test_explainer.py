@@ -105,22 +105,13 @@ def test_sparse_rows_are_explained(regressor: zoo.ZooModel) -> None:
     np.testing.assert_array_equal(explanation[3].data, rows[3])
 
 
-def test_a_dmatrix_is_explained() -> None:
-    """XGBoost's own container, in which absent means missing."""
-    xgboost = pytest.importorskip("xgboost")
-    model = zoo.load("xgboost_regressor")
+@pytest.mark.parametrize(("library", "container"), [("xgboost", "DMatrix"), ("catboost", "Pool")])
+def test_a_container_of_the_library_is_explained(library: str, container: str) -> None:
+    """In XGBoost's, absent means missing."""
+    wrap = getattr(pytest.importorskip(library), container)
+    model = zoo.load(f"{library}_regressor")
     explainer = TreeExplainer(model.model)
-    explanation = explainer(xgboost.DMatrix(model.rows))
-    np.testing.assert_array_equal(explanation.values, explainer.shap_values(model.rows))
-    np.testing.assert_array_equal(explanation[7].data, model.rows[7].astype(np.float32))
-
-
-def test_a_pool_is_explained() -> None:
-    """CatBoost's own container."""
-    catboost = pytest.importorskip("catboost")
-    model = zoo.load("catboost_regressor")
-    explainer = TreeExplainer(model.model)
-    explanation = explainer(catboost.Pool(model.rows))
+    explanation = explainer(wrap(model.rows))
     np.testing.assert_array_equal(explanation.values, explainer.shap_values(model.rows))
     np.testing.assert_array_equal(explanation[7].data, model.rows[7].astype(np.float32))
 

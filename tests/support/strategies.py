@@ -18,7 +18,7 @@ from hypothesis import strategies as st
 from linear_treeshap.model.ensemble import TreeEnsemble
 from linear_treeshap.model.row_format import RowFormat
 
-__all__ = ["chain", "complete", "copies", "ensembles", "random_ensemble", "random_rows"]
+__all__ = ["chain", "complete", "copies", "ensembles", "random_ensemble", "random_rows", "rows_as_read"]
 
 Rows = npt.NDArray[np.float64]
 
@@ -170,6 +170,12 @@ def random_rows(rng: np.random.Generator, ensemble: TreeEnsemble, n_rows: int) -
         odd = rng.choice([np.nan, np.nan, np.inf, -np.inf, 1e300, -0.0], size=n_rows)
         rows[:, feature] = np.where(rng.random(n_rows) < 0.15, odd, rows[:, feature])
     return rows
+
+
+def rows_as_read(rng: np.random.Generator, ensemble: TreeEnsemble, n_rows: int) -> npt.NDArray[np.floating]:
+    """The same in the type of number that the model reads."""
+    with np.errstate(over="ignore"):  # beyond float32 is infinity
+        return random_rows(rng, ensemble, n_rows).astype(ensemble.row_format.numpy_dtype)
 
 
 @st.composite
