@@ -18,7 +18,7 @@ from .engines.background_rows import Background, given_background, read_backgrou
 from .engines.choice import engine_for
 from .engines.contract import Engine
 from .engines.indices import index_of
-from .engines.sets import SetEngine, adds_up, interaction_kind
+from .engines.sets import Kind, SetEngine, adds_up, interaction_kind
 from .engines.threads import n_threads
 from .errors import FileFormatError, InputError
 from .importers import import_model, raw_prediction
@@ -346,7 +346,7 @@ class TreeExplainer:
         X: Any,
         order: int = 2,
         *,
-        index: Literal["k-SII", "SII", "STII", "BII"] | None = None,
+        index: Kind | None = None,
         check_additivity: bool | float = True,
         dtype: npt.DTypeLike = "float64",
         progress: Progress = False,
@@ -668,9 +668,9 @@ class TreeExplainer:
             n_jobs=self.n_jobs,
         )
 
-    def _set_engine(self, index: Any, order: Any) -> tuple[str, SetEngine]:
+    def _set_engine(self, asked: Any, order: Any) -> tuple[str, SetEngine]:
         """The engine of an interaction index, and its name."""
-        kind = interaction_kind(index, self._index)
+        kind = interaction_kind(asked, self._index)
         return kind or str(self.index), self._engine.sets(kind, order)
 
     def _slices(

@@ -6,11 +6,11 @@ Rows come in batches and leave only sums behind; sums of different batches, proc
 from __future__ import annotations
 
 from collections.abc import Iterable, Iterator
-from typing import Any, Literal
+from typing import Any
 
 import numpy as np
 
-from .engines.sets import adds_up
+from .engines.sets import Kind, adds_up
 from .explainer import TreeExplainer
 from .results.axes import names_of
 from .results.sums import GlobalImportance, GlobalInteractions
@@ -65,7 +65,7 @@ def global_interactions(
     batches: Any,
     order: int = 2,
     *,
-    index: Literal["k-SII", "SII", "STII", "BII"] | None = None,
+    index: Kind | None = None,
     n_jobs: int | None = None,
     check_additivity: bool | float = True,
 ) -> GlobalInteractions:

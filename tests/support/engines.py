@@ -21,7 +21,7 @@ def value_engine(ensemble: TreeEnsemble, **options: Any) -> ValueEngine:
 
 
 def set_engine(
-    ensemble: TreeEnsemble, kind: str | None, order: int, index: Index | None = None, **options: Any
+    ensemble: TreeEnsemble, kind: Any, order: int, index: Index | None = None, **options: Any
 ) -> SetEngine:
     options |= {} if index is None else {"index": index}
     return value_engine(ensemble, **options).sets(kind, order)

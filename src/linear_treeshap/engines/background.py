@@ -16,7 +16,7 @@ from ..errors import InputError
 from .background_rows import Background
 from .contract import Tell, Values
 from .program import Program
-from .sets import SetEngine
+from .sets import Kind, SetEngine
 from .threads import n_threads
 
 __all__ = ["BackgroundEngine"]
@@ -118,7 +118,7 @@ class BackgroundEngine:
             if progress is not None:
                 progress(some.stop / len(rows))
 
-    def sets(self, kind: str | None, order: Any) -> SetEngine:
+    def sets(self, kind: Kind | None, order: Any) -> SetEngine:
         """There are only pairs."""
         raise InputError(
             "Interactions of sets of any order are path-dependent. With background data, "

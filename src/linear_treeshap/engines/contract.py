@@ -16,7 +16,7 @@ import numpy.typing as npt
 
 if TYPE_CHECKING:
     from .program import Program
-    from .sets import SetEngine
+    from .sets import Kind, SetEngine
 
 __all__ = ["Engine", "Tell", "Values"]
 
@@ -62,7 +62,7 @@ class Engine(Protocol):
         """Write (n_rows, n_players, n_players, n_outputs): half of each pair's index in two places, and on
         the diagonal what is left of each player's value."""
 
-    def sets(self, kind: str | None, order: Any) -> SetEngine:
+    def sets(self, kind: Kind | None, order: Any) -> SetEngine:
         """The engine of an interaction index, see `sets.KINDS`, for sets of up to ``order`` players.
 
         An engine that has none raises InputError, as it does for ``pairs``.

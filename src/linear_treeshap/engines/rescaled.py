@@ -13,7 +13,7 @@ from .background import BackgroundEngine
 from .background_rows import Background, merge_alike
 from .contract import Tell, Values
 from .program import Program
-from .sets import SetEngine
+from .sets import Kind, SetEngine
 
 __all__ = ["RescaledEngine"]
 
@@ -81,7 +81,7 @@ class RescaledEngine:
             "Interaction values are defined for model_output='raw': a product of slopes explains no pair."
         )
 
-    def sets(self, kind: str | None, order: Any) -> SetEngine:
+    def sets(self, kind: Kind | None, order: Any) -> SetEngine:
         """Interactions are those of the raw output only, and of pairs."""
         return self._outputs[0].raw.sets(kind, order)
 

@@ -10,7 +10,7 @@ from collections.abc import Callable
 from dataclasses import dataclass
 from fractions import Fraction
 from math import comb
-from typing import Any
+from typing import Any, Literal
 
 import numpy as np
 import numpy.typing as npt
@@ -22,7 +22,20 @@ from .indices import SHAPLEY, Atoms, Beta, Index
 from .program import Program
 from .threads import n_threads
 
-__all__ = ["KINDS", "MAX_ORDER", "SetEngine", "Term", "adds_up", "interaction_kind", "pair_terms", "terms_of"]
+__all__ = [
+    "KINDS",
+    "MAX_ORDER",
+    "Kind",
+    "SetEngine",
+    "Term",
+    "adds_up",
+    "interaction_kind",
+    "pair_terms",
+    "terms_of",
+]
+
+#: The interaction indices that users can ask for.
+Kind = Literal["k-SII", "SII", "STII", "BII"]
 
 #: Larger sets would need more digits than float64 has; see `indices`.
 MAX_ORDER = 16
@@ -59,7 +72,7 @@ def _bernoulli(order: int) -> tuple[float, ...]:
 
 
 #: Interaction index → what it is made of, by the largest order.
-KINDS: dict[str, Callable[[int], Terms]] = {
+KINDS: dict[Kind, Callable[[int], Terms]] = {
     "k-SII": lambda order: (Term(SHAPLEY, 1, order, _bernoulli(order)),),
     "SII": lambda order: (Term(SHAPLEY, 1, order),),
     "STII": _shapley_taylor,
@@ -67,13 +80,14 @@ KINDS: dict[str, Callable[[int], Terms]] = {
 }
 
 
-def interaction_kind(asked: Any, index: Index) -> str | None:
-    """The name of the interaction index; None for that of the explainer's own index."""
+def interaction_kind(asked: Any, index: Index) -> Kind | None:
+    """The interaction index that was asked for; None for that of the explainer's own index."""
     if asked is None:
         return "k-SII" if index.is_efficient else None
-    if asked not in KINDS:
-        raise InputError(f"index must be one of {', '.join(map(repr, KINDS))}, or None; got {asked!r}.")
-    return str(asked)
+    for kind in KINDS:
+        if asked == kind:
+            return kind
+    raise InputError(f"index must be one of {', '.join(map(repr, KINDS))}, or None; got {asked!r}.")
 
 
 def adds_up(kind: str | None, order: int) -> bool:
@@ -81,7 +95,7 @@ def adds_up(kind: str | None, order: int) -> bool:
     return kind in ("k-SII", "STII") or (kind == "SII" and order == 1)
 
 
-def terms_of(kind: str | None, order: Any, index: Index) -> Terms:
+def terms_of(kind: Kind | None, order: Any, index: Index) -> Terms:
     """What an interaction index is made of, for sets of up to ``order`` players; None for ``index``'s own."""
     is_number = isinstance(order, (int, np.integer)) and not isinstance(order, bool)
     if not is_number or not 1 <= order <= MAX_ORDER:

@@ -10,7 +10,7 @@ import numpy.typing as npt
 from .. import _core
 from .contract import Tell, Values
 from .program import Program
-from .sets import SetEngine, pair_terms, terms_of
+from .sets import Kind, SetEngine, pair_terms, terms_of
 from .threads import n_threads
 
 __all__ = ["ValueEngine"]
@@ -50,7 +50,7 @@ class ValueEngine:
         """Write (n_rows, n_players, n_players, n_outputs), pairs split in half."""
         self._set_engine(pair_terms(self.program.index)).matrices(rows, out, n_jobs=n_jobs, progress=progress)
 
-    def sets(self, kind: str | None, order: Any) -> SetEngine:
+    def sets(self, kind: Kind | None, order: Any) -> SetEngine:
         """The engine of an interaction index for sets of up to ``order`` players."""
         return self._set_engine(terms_of(kind, order, self.program.index))
 
