@@ -76,7 +76,7 @@ class TreeExplainer:
         a function of your own, of an array of raw outputs. It is explained for each output by itself, so it
         is no way to the probabilities of several classes: a softmax takes all raw outputs at once.
     feature_perturbation
-        "interventional": a feature that is missing from a coalition takes the values of the background rows,
+        "interventional": a feature that is absent from a coalition takes the values of the background rows,
         and values are means over them. "tree_path_dependent": it sends a row both ways, weighted as the
         training rows were, or as ``data`` is if there is any. "auto" is the first if there is ``data``.
     feature_names
@@ -685,7 +685,7 @@ class TreeExplainer:
 
     @property
     def _has_no_model(self) -> bool:
-        """Are the trees all there is, without a library to ask for a prediction?"""
+        """Are there only trees, and no library to ask for a prediction?"""
         return isinstance(self.model, (TreeEnsemble, SavedModel, str, os.PathLike, Mapping))
 
     def _checked_with(self, check_additivity: bool | float) -> str:

@@ -5,9 +5,9 @@ roads lead to every number: ``by="definition"`` sums over all coalitions of play
 believed at sight and costs ``2 ** players`` per tree; ``by="leaves"`` expands one small polynomial
 per leaf, which reaches deep trees. Slow on purpose; for tests and documentation only.
 
-The game: with the players of a set present, a row starts at the root. Where a present player's
-column is asked for, the row goes where its value sends it. Where an absent player's column is
-asked for, it goes to both children, in proportion to their covers - or, with background rows, to
+The game: with the players of a set present, a row starts at the root. Where a tree splits on a
+present player's column, the row goes where its value sends it. Where it splits on an absent
+player's, it goes to both children, in proportion to their covers - or, with background rows, to
 where a background row goes, averaged over all of those.
 """
 
@@ -152,14 +152,14 @@ class _Game:
         first, end = map(int, ensemble.tree_offsets[tree : tree + 2])
         nodes = slice(first, end)
         self.children = list(zip(ensemble.left[nodes].tolist(), ensemble.right[nodes].tolist(), strict=True))
-        #: Per node, the player it asks; None at a leaf.
-        self.asks = [player_of[f] if f >= 0 else None for f in ensemble.feature[nodes].tolist()]
+        #: Per node, the player it splits on; None at a leaf.
+        self.splits_on = [player_of[f] if f >= 0 else None for f in ensemble.feature[nodes].tolist()]
         self.leaf_value = _exact(ensemble.value[nodes])
         #: Per node, the share of its parent's rows that it gets when the parent's player is present
         #: (1 or 0), and when it is absent.
         self.present, self.absent = present[nodes], absent[nodes]
         self.outputs = slice(ensemble.tree_output[tree], ensemble.tree_output[tree] + ensemble.width)
-        self.players = frozenset(player for player in self.asks if player is not None)
+        self.players = frozenset(player for player in self.splits_on if player is not None)
         self.value = cache(self._value)
 
     def _value(self, coalition: frozenset[int]) -> Exact:
@@ -168,10 +168,10 @@ class _Game:
         pending = [(0, Fraction(1))]
         while pending:
             node, reach = pending.pop()
-            if self.asks[node] is None:
+            if self.splits_on[node] is None:
                 total += reach * self.leaf_value[node]
             elif reach:
-                share = self.present if self.asks[node] in coalition else self.absent
+                share = self.present if self.splits_on[node] in coalition else self.absent
                 pending += [(child, reach * share[child]) for child in self.children[node]]
         return total
 
@@ -193,7 +193,7 @@ class _Game:
         pending: list[tuple[int, dict[int, tuple[Fraction, Fraction]]]] = [(0, {})]
         while pending:
             node, path = pending.pop()
-            player = self.asks[node]
+            player = self.splits_on[node]
             if player is None:
                 yield _Leaf(self.leaf_value[node], path)
                 continue

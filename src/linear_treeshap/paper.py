@@ -7,7 +7,7 @@ points, because in float64 the published form loses digits as paths meet more fe
 
 Notation. ``R^v`` is the decision rule of leaf v, ``R_∅`` its value when every feature is missing.
 An edge e is named by the node at its lower end, the paper's ``h(e)``. ``w_e`` is its share of the
-parent's cover, ``e↑`` the closest edge above it that asks the same feature. ``p_e`` is the product of
+parent's cover, ``e↑`` the closest edge above it that splits on the same feature. ``p_e`` is the product of
 ``1/w`` over the edges of e's feature down to e if the row satisfies them all, else 0. ``G_v`` is the
 summary polynomial of a node and ``d_e`` the degree of ``G_h(e)``.
 
@@ -303,7 +303,7 @@ class Tree:
         self.right: list[int] = ensemble.right[nodes].tolist()
         self.w: list[float] = ensemble.cover_ratio[nodes].tolist()  # w_e
         self.above = [BOTTOM] * (end - first)  # e↑
-        self.feature = [BOTTOM] * (end - first)  # the feature an edge asks; ⊥ for the root
+        self.feature = [BOTTOM] * (end - first)  # the feature an edge splits on; ⊥ for the root
         self.d = [0] * (end - first)  # d_e
         _check_reach(ensemble, nodes)
         #: (n_nodes, width) R^v_∅; zero at inner nodes

@@ -1,4 +1,4 @@
-"""What every engine promises besides right numbers: the same bits always, and manners."""
+"""What every engine promises besides right numbers: the same bits always, and good behaviour."""
 
 from __future__ import annotations
 

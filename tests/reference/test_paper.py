@@ -78,7 +78,7 @@ class TestWorkedExample:
     }
 
     def f(self, known: Collection[int]) -> Fraction:
-        """By hand, in fractions: a node that asks an unknown feature sends the row both ways."""
+        """By hand, in fractions: a node that splits on an unknown feature sends the row both ways."""
         wind = self.C if self.WIND in known else Fraction(7, 10) * self.C + Fraction(3, 10) * self.B
         cloudy = wind if self.CLOUDY in known else Fraction(2, 5) * wind + Fraction(3, 5) * self.A
         return cloudy if self.TEMPERATURE in known else (self.D + cloudy) / 2

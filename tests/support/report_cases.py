@@ -71,7 +71,7 @@ def odd_numbers() -> Explanation:
 
 
 def texts() -> Explanation:
-    """A column of few texts, one of many, one of truths."""
+    """A column of few strings, one of many, one of booleans."""
     n_rows = 80
     table = pd.DataFrame(
         {

@@ -195,7 +195,7 @@ def ensembles(draw: st.DrawFn, *, max_features: int = 5, max_depth: int = 8) -> 
 
 
 def chain(features: Sequence[int], *, share: float | Sequence[float] = 0.5) -> TreeEnsemble:
-    """A tree with one leaf hanging to the right of each inner node, which asks ``features[depth]``.
+    """A tree with one leaf hanging to the right of each inner node, which splits on ``features[depth]``.
 
     ``x[feature] <= 0`` goes on down, with ``share`` of the cover. Leaf values alternate in sign.
     """

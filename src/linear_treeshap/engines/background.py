@@ -1,4 +1,4 @@
-"""Background rows: a missing feature takes the values of each of them, and values are means over them.
+"""Background rows: an absent feature takes the values of each of them, and values are means over them.
 
 Making the engine costs one pass over the background; after that a row costs the same however many background
 rows there are, except for the leaves of deep trees (see docs/background.md).
@@ -28,7 +28,7 @@ _NUMBERS_AT_ONCE = 1 << 22
 
 
 class BackgroundEngine:
-    """Values are means over background rows, whose values a missing feature takes; see `Engine`."""
+    """Values are means over background rows, whose values an absent feature takes; see `Engine`."""
 
     def __init__(
         self,

@@ -78,7 +78,7 @@ class RescaledEngine:
     ) -> None:
         """Interactions are those of the raw output only."""
         raise InputError(
-            "Interaction values are defined for model_output='raw': a product of slopes explains no pair."
+            "Interaction values are defined for model_output='raw' only: a slope rescales values, not pairs."
         )
 
     def sets(self, kind: Kind | None, order: Any) -> SetEngine:

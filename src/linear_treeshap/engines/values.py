@@ -1,4 +1,4 @@
-"""Path-dependent values: a missing feature sends a row both ways, weighted as the training rows were."""
+"""Path-dependent values: an absent feature sends a row both ways, weighted as the training rows were."""
 
 from __future__ import annotations
 

@@ -137,7 +137,7 @@ class TreeEnsemble:
 
     @property
     def width(self) -> int:
-        """How many outputs each leaf speaks of: 1, or all of them."""
+        """How many outputs each leaf adds to: 1, or all of them."""
         return int(self.value.shape[1])
 
     @property

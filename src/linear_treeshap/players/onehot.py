@@ -34,7 +34,7 @@ def find_families(names: Sequence[str], ensemble: TreeEnsemble) -> Players:
     Raises
     ------
     InputError
-        It cannot be told whether some columns are one family or two.
+        Names do not say whether some columns are one family or two.
     """
     can_be = _can_be_zero_or_one(ensemble)
     prefix_of = {
@@ -51,7 +51,7 @@ def find_families(names: Sequence[str], ensemble: TreeEnsemble) -> Players:
         outer = [shorter for shorter in _shorter(prefix) if shorter in families]
         if outer and prefix in families:
             raise InputError(
-                f"It cannot be told from their names whether {names[families[prefix][0]]!r} and the others "
+                f"Their names do not say whether {names[families[prefix][0]]!r} and the others "
                 f"that begin with {prefix!r} are categories of {outer[0]!r} or of {prefix!r}. Pass groups as "
                 f"a dictionary of group → columns, or the fitted encoder: groups=encoder."
             )

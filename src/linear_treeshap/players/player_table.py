@@ -64,7 +64,7 @@ def _shown(players: Players, player: int, block: Array) -> Array:
     # The number of ones, and the place of the one, from 1: a product is quicker than a search.
     weights = np.array([np.ones(len(names)), np.arange(1, len(names) + 1)], dtype=np.float32)
     n_ones, place = weights @ is_one.T.astype(np.float32)
-    # Whatever is not one-hot after all is told in full. A zero left out of a sparse matrix is missing.
+    # Whatever is not one-hot after all is shown in full. A zero left out of a sparse matrix is missing.
     is_other = ~(is_one | (numbers == 0) | (numbers != numbers))
     odd = (n_ones > 1) | (is_other.any(axis=1) if is_other.any() else False)
     shown = np.array([_NONE, *labels], dtype=object)[np.where(odd, 0, place).astype(np.intp)]
@@ -73,12 +73,12 @@ def _shown(players: Players, player: int, block: Array) -> Array:
 
 
 def _as_text(names: Sequence[str], block: Array) -> Array:
-    texts = [
+    entries = [
         [f"{name}={_brief(value)}" for value in column.tolist()]
         for name, column in zip(names, block.T, strict=True)
     ]
     shown = np.empty(len(block), dtype=object)
-    shown[:] = [", ".join(row) for row in zip(*texts, strict=True)]
+    shown[:] = [", ".join(row) for row in zip(*entries, strict=True)]
     return shown
 
 

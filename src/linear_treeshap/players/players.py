@@ -232,7 +232,7 @@ def _group_of_label(labels: list[Any], n_columns: int) -> dict[int, str]:
             f"column, None for a column that is its own player, or a dictionary of group → columns."
         )
     if any(np.ndim(label) for label in labels):
-        raise InputError("A label of a column is a text or a number. To list columns, pass a dictionary.")
+        raise InputError("A column's label must be a string or a number. To list columns, pass a dictionary.")
     # A missing label of pandas is not equal to itself.
     return {column: str(label) for column, label in enumerate(labels) if label is not None and label == label}
 

@@ -60,7 +60,7 @@ class Given:
     def of(cls, X: Any, ensemble: TreeEnsemble, preprocessing: Preprocessing | None, roles: Roles) -> Given:
         """Match the columns of ``X`` with the model's; an InputError says what does not fit."""
         takes_texts = preprocessing is not None and preprocessing.takes_texts
-        raw, is_one_row = (_texts(X), False) if takes_texts else as_table(X)
+        raw, is_one_row = (_strings(X), False) if takes_texts else as_table(X)
         shown = raw if preprocessing is None else preprocessing.transform(raw)
         names = column_names(shown)
         # One row is read as such: a column given by mistake is told from a row, and a row of a frame has lost
@@ -153,11 +153,11 @@ def _one_row(X: Any, table: Any) -> Any:
     return table[0] if isinstance(table, np.ndarray) else X
 
 
-def _texts(X: Any) -> list[Any]:
-    """A row is a text."""
+def _strings(X: Any) -> list[Any]:
+    """A row is a string."""
     if isinstance(X, str) or np.ndim(X) > 1:
         raise InputError(
-            "The pipeline reads texts. Pass a list, an array or a Series of them, one for each row."
+            "The pipeline reads strings. Pass a list, an array or a Series of them, one for each row."
         )
     return list(X)
 

@@ -1,1 +1,1 @@
-"""Pictures, pages and notebooks: leaves, which nothing else imports."""
+"""Plots, pages and notebooks: leaves, which nothing else imports."""

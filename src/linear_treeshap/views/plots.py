@@ -84,7 +84,7 @@ class Plots:
 
 
 def sortable(data: Any) -> Any:
-    """Rows whose columns can each be sorted, which shap does: among texts, all else becomes text."""
+    """Rows whose columns can each be sorted, which shap does: next to strings, all else becomes a string."""
     if not isinstance(data, np.ndarray) or data.dtype != object:
         return data
     columns = [column.tolist() for column in data.reshape(len(data), -1).T]

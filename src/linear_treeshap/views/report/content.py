@@ -102,7 +102,7 @@ def _columns(explanation: Explanation, rows: npt.NDArray[np.intp]) -> list[dict[
 
 
 def _arrays(table: Any) -> list[Array]:
-    """The columns of a table, each with its own type: of numbers and truths together NumPy makes numbers."""
+    """The columns of a table, each of its own type: together, NumPy makes numbers of booleans."""
     if not is_frame(table):
         dense = table.toarray() if hasattr(table, "toarray") else np.asarray(table)
         return list(np.atleast_2d(dense).T)
@@ -112,10 +112,10 @@ def _arrays(table: Any) -> list[Array]:
 
 
 def _column(column: Array) -> dict[str, Any]:
-    """Numbers as they are; anything else as codes of its texts in order, -1 where missing."""
+    """Numbers as they are; anything else as codes of its sorted strings, -1 where missing."""
     numbers = _numbers(column)
     if numbers is None:
-        return _texts(column)
+        return _strings(column)
     with np.errstate(over="ignore"):
         narrow = numbers.astype(np.float32)
     fits = np.array_equal(narrow.astype(np.float64), numbers, equal_nan=True)
@@ -137,7 +137,7 @@ def _numbers(column: Array) -> npt.NDArray[np.float64] | None:
     return None if too_long else column.astype(np.float64)
 
 
-def _texts(column: Array) -> dict[str, Any]:
+def _strings(column: Array) -> dict[str, Any]:
     missing = _is_missing(column)
     labels, codes = np.unique([str(x) for x in column[~missing]], return_inverse=True)
     packed = np.full(len(column), -1, dtype=np.int32)
