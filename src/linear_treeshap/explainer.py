@@ -14,7 +14,7 @@ from typing import Any, Literal, TypeVar, cast
 import numpy as np
 import numpy.typing as npt
 
-from .engines.background_rows import Background, given_background, read_background, with_covers_of
+from .engines.background_rows import Background, read_background, user_background, with_covers_of
 from .engines.choice import engine_for
 from .engines.contract import Engine
 from .engines.indices import index_of
@@ -26,9 +26,9 @@ from .importers.model_output import link_for, saved_model_of
 from .importers.pipelines.preprocessing import preprocessing_of
 from .model.ensemble import TreeEnsemble, first_trees, widened
 from .model.saved_model import SavedModel
-from .players.assignment import assign_roles, widened_roles
+from .players.assignment import assign_players, widened_roles
 from .players.players import Players
-from .players.user_rows import Given
+from .players.user_rows import UserRows
 from .progress import Progress
 from .results.about import About
 from .results.additivity import SAMPLED_ROWS, Check, Checks, scale_of, tolerance_of
@@ -149,17 +149,19 @@ class TreeExplainer:
         n_threads(n_jobs)  # an unfit number is refused here rather than at the first call
         self.n_jobs = n_jobs
         self._preprocessing = preprocessing_of(model)
-        self._roles = assign_roles(groups, feature_names, self.ensemble, self._preprocessing)
-        self.feature_names = self._roles.names
+        self._assignment = assign_players(groups, feature_names, self.ensemble, self._preprocessing)
+        self.feature_names = self._assignment.names
         self.index = index
-        self._index = index_of(index, self._roles.in_trees.n_players)
+        self._index = index_of(index, self._assignment.in_trees.n_players)
         if self._link is not None and not self._index.is_efficient:
             raise InputError(
                 f"model_output={model_output!r} is defined for Shapley values only, not {index!r}."
             )
         self._background = None
         if data is not None:
-            background = read_background(data, data_weights, self.ensemble, self._preprocessing, self._roles)
+            background = read_background(
+                data, data_weights, self.ensemble, self._preprocessing, self._assignment
+            )
             self._background_is_checked = False
             if is_interventional:
                 self._background = background
@@ -189,7 +191,7 @@ class TreeExplainer:
         >>> TreeExplainer(model, feature_names=["city_Rome", "city_Oslo", "age"], groups="onehot").players
         Players(2 players of 3 columns: city (2 columns), age)
         """
-        return self._roles.of_rows
+        return self._assignment.of_rows
 
     @property
     def expected_value(self) -> Any:
@@ -222,24 +224,26 @@ class TreeExplainer:
         Explanation
             The values with their names, base values and rows; of one row if ``X`` is one-dimensional.
         """
-        given = self._read(X, self.ensemble)
-        truth = self._truth(y, given)
+        user_rows = self._read(X, self.ensemble)
+        truth = self._truth(y, user_rows)
         if interactions:
-            values = self._pairs(given, self.ensemble, self._engine, check_additivity, OutputArray())
+            values = self._pairs(user_rows, self.ensemble, self._engine, check_additivity, OutputArray())
         else:
-            values = self._values(given, self.ensemble, self._engine, check_additivity, truth, OutputArray())
+            values = self._values(
+                user_rows, self.ensemble, self._engine, check_additivity, truth, OutputArray()
+            )
         base_values = np.broadcast_to(self._engine.base_values(truth), (len(values), self.ensemble.n_outputs))
-        names = given.names or self.feature_names
+        names = user_rows.names or self.feature_names
         explanation = Explanation.of_rows(
             values,
             base_values,
-            table=given.to_show(names),
+            table=user_rows.to_show(names),
             feature_names=names,
             output_names=self.ensemble.output_names,
-            row_labels=given.index,
+            row_labels=user_rows.row_labels,
             about=replace(self._about, checked_with=self._checked_with(check_additivity)),
         )
-        return explanation[0] if given.is_one_row else explanation
+        return explanation[0] if user_rows.is_one_row else explanation
 
     @_as_wide_as_its_rows
     def shap_values(
@@ -298,10 +302,10 @@ class TreeExplainer:
             The values of a row do not add up to the model's prediction.
         """
         ensemble, engine = self._first_trees(tree_limit)
-        given, target = self._read(X, ensemble), OutputArray(out, dtype, progress)
-        truth = self._truth(y, given)
-        values = self._values(given, ensemble, engine, check_additivity, truth, target)
-        return target.returned(values, given)
+        user_rows, target = self._read(X, ensemble), OutputArray(out, dtype, progress)
+        truth = self._truth(y, user_rows)
+        values = self._values(user_rows, ensemble, engine, check_additivity, truth, target)
+        return target.returned(values, user_rows)
 
     @_as_wide_as_its_rows
     def shap_interaction_values(
@@ -337,8 +341,8 @@ class TreeExplainer:
                 [1., 2.]]])
         """
         ensemble, engine = self._first_trees(tree_limit)
-        given, target = self._read(X, ensemble), OutputArray(out, dtype, progress)
-        return target.returned(self._pairs(given, ensemble, engine, check_additivity, target), given)
+        user_rows, target = self._read(X, ensemble), OutputArray(out, dtype, progress)
+        return target.returned(self._pairs(user_rows, ensemble, engine, check_additivity, target), user_rows)
 
     @_as_wide_as_its_rows
     def interactions(
@@ -378,25 +382,25 @@ class TreeExplainer:
         0        2.0        2.0                    2.0
         """
         kind, engine = self._set_engine(index, order)
-        given = self._read(X, self.ensemble)
+        user_rows = self._read(X, self.ensemble)
         values = OutputArray(None, dtype, progress).filled(
-            given,
+            user_rows,
             engine.values,
             (len(engine.sets), engine.n_outputs),
             player_axes=0,
-            check=self._check(given, self.ensemble, self._engine, check_additivity, adds_up(kind, order)),
+            check=self._check(user_rows, self.ensemble, self._engine, check_additivity, adds_up(kind, order)),
             n_jobs=self.n_jobs,
         )
-        sets, values = in_order(engine.sets, values, given.order)
+        sets, values = in_order(engine.sets, values, user_rows.order)
         return Interactions(
             sets,
             values[:, :, 0] if engine.n_outputs == 1 else values,
             self._engine.base_values(),
-            names_of(given.names or self.feature_names, "Feature", engine.n_players),
+            names_of(user_rows.names or self.feature_names, "Feature", engine.n_players),
             names_of(self.ensemble.output_names, "Output", engine.n_outputs),
             kind,
-            given.index,
-            given.raw if is_frame(given.raw) else None,
+            user_rows.row_labels,
+            user_rows.raw if is_frame(user_rows.raw) else None,
         )
 
     def iter_values(
@@ -417,18 +421,20 @@ class TreeExplainer:
         >>> sum(float(abs(values).sum()) for values in explainer.iter_values(np.zeros((100_000, 1))))
         50000.0
         """
-        given = self._read(X, self.ensemble)
-        self._truth(None, given)
+        user_rows = self._read(X, self.ensemble)
+        self._truth(None, user_rows)
         shape = (self._engine.n_players, self.ensemble.n_outputs)
         scratch = np.empty((0, *shape))
-        check = self._check(given, self.ensemble, self._engine, check_additivity, self._index.is_efficient)
-        for part in given.slices(beside=shape[0] * shape[1]):
-            block = given.rows[part]
+        check = self._check(
+            user_rows, self.ensemble, self._engine, check_additivity, self._index.is_efficient
+        )
+        for some in user_rows.slices(beside=shape[0] * shape[1]):
+            block = user_rows.rows[some]
             if len(scratch) < len(block):
                 scratch = np.empty((len(block), *shape))
             values = scratch[: len(block)]
             self._engine.values(block, values, n_jobs=self.n_jobs if n_jobs is None else n_jobs)
-            check(part, block, values)
+            check(some, block, values)
             yield values
 
     def save(self, path: str | os.PathLike[str]) -> None:
@@ -464,11 +470,11 @@ class TreeExplainer:
         from .storage.fingerprint import take_fingerprint
         from .storage.saved_explainer import Explained, SavedExplainer, write
 
-        ensemble, players = self.ensemble, self._roles.in_trees
-        if ensemble.feature_names is None and self._preprocessing is not None and self._roles.tree_names:
+        ensemble, players = self.ensemble, self._assignment.in_trees
+        if ensemble.feature_names is None and self._preprocessing is not None and self._assignment.tree_names:
             # The names that the pipeline gives its columns. Those a user gives are labels: they need not be
             # the names of the columns in a frame.
-            named = replace(ensemble.row_format, feature_names=self._roles.tree_names)
+            named = replace(ensemble.row_format, feature_names=self._assignment.tree_names)
             ensemble = replace(ensemble, row_format=named)
         is_plain = players.are_columns and self.feature_names in (None, ensemble.feature_names)
         background = self._background
@@ -565,7 +571,7 @@ class TreeExplainer:
         players = self.players
         if players.note:
             return f"{text[:-1]}; {players.note})"
-        is_plain = players.are_columns and not self._roles.is_raw
+        is_plain = players.are_columns and not self._assignment.is_raw
         return text if is_plain else f"{text[:-1]}, {players.n_players:,} players)"
 
     def __getstate__(self) -> dict[str, Any]:
@@ -587,9 +593,9 @@ class TreeExplainer:
             wider = object.__new__(type(self))
             wider.__dict__.update(self.__dict__)
             wider.ensemble = widened(self.ensemble, width)
-            wider._roles = widened_roles(self._roles, width)
-            wider.feature_names = wider._roles.names
-            wider._index = index_of(self.index, wider._roles.in_trees.n_players)
+            wider._assignment = widened_roles(self._assignment, width)
+            wider.feature_names = wider._assignment.names
+            wider._index = index_of(self.index, wider._assignment.in_trees.n_players)
             wider._background = None if self._background is None else self._background.widened(width)
             wider._engine = wider._engine_of(wider.ensemble)
             self._wider[width] = wider
@@ -600,7 +606,7 @@ class TreeExplainer:
     def _engine_of(self, ensemble: TreeEnsemble) -> Engine:
         return engine_for(
             ensemble,
-            self._roles.in_trees,
+            self._assignment.in_trees,
             self._index,
             background=self._background,
             link=self._link,
@@ -612,10 +618,10 @@ class TreeExplainer:
         ensemble = first_trees(self.ensemble, tree_limit)
         return ensemble, self._engine if ensemble is self.ensemble else self._engine_of(ensemble)
 
-    def _read(self, X: Any, ensemble: TreeEnsemble) -> Given:
-        return Given.of(X, ensemble, self._preprocessing, self._roles)
+    def _read(self, X: Any, ensemble: TreeEnsemble) -> UserRows:
+        return UserRows.of(X, ensemble, self._preprocessing, self._assignment)
 
-    def _truth(self, y: Any, given: Given) -> Float64 | None:
+    def _truth(self, y: Any, user_rows: UserRows) -> Float64 | None:
         """(n_rows,) the outcomes that the output depends on; None if it depends on none."""
         if self._link is None or not self._link.needs_y:
             return None
@@ -624,15 +630,15 @@ class TreeExplainer:
                 f"model_output={self.model_output!r} needs the true outcome of each row: pass y=."
             )
         truth = np.asarray(y, dtype=np.float64).reshape(-1)
-        if len(truth) != given.rows.n_rows or not np.isfinite(truth).all():
+        if len(truth) != user_rows.n_rows or not np.isfinite(truth).all():
             raise InputError(
-                f"y must have one finite number for each of the {given.rows.n_rows} rows, got {len(truth)}."
+                f"y must have one finite number for each of the {user_rows.n_rows} rows, got {len(truth)}."
             )
         return truth
 
     def _values(
         self,
-        given: Given,
+        user_rows: UserRows,
         ensemble: TreeEnsemble,
         engine: Engine,
         check_additivity: bool | float,
@@ -641,18 +647,18 @@ class TreeExplainer:
     ) -> npt.NDArray[np.floating]:
         """(n_rows, n_players, n_outputs) in the order in which they are shown, checked."""
         return target.filled(
-            given,
+            user_rows,
             engine.values,
             (engine.n_players, engine.n_outputs),
             player_axes=1,
-            check=self._check(given, ensemble, engine, check_additivity, self._index.is_efficient),
+            check=self._check(user_rows, ensemble, engine, check_additivity, self._index.is_efficient),
             n_jobs=self.n_jobs,
             y=y,
         )
 
     def _pairs(
         self,
-        given: Given,
+        user_rows: UserRows,
         ensemble: TreeEnsemble,
         engine: Engine,
         check_additivity: bool | float,
@@ -660,11 +666,11 @@ class TreeExplainer:
     ) -> npt.NDArray[np.floating]:
         """(n_rows, n_players, n_players, n_outputs) in the order in which they are shown, checked."""
         return target.filled(
-            given,
+            user_rows,
             engine.pairs,
             (engine.n_players, engine.n_players, engine.n_outputs),
             player_axes=2,
-            check=self._check(given, ensemble, engine, check_additivity, self._index.is_efficient),
+            check=self._check(user_rows, ensemble, engine, check_additivity, self._index.is_efficient),
             n_jobs=self.n_jobs,
         )
 
@@ -677,11 +683,11 @@ class TreeExplainer:
         self, X: Any, check_additivity: bool | float, adds_up: bool
     ) -> Iterator[tuple[npt.NDArray[np.floating], Callable[[Float64], None]]]:
         """The rows ``X`` as the engine reads them, some at a time, and a check of the sum of their values."""
-        given = self._read(X, self.ensemble)
-        checks = self._check(given, self.ensemble, self._engine, check_additivity, adds_up)
-        for part in given.slices():
-            block = given.rows[part]
-            yield block, partial(checks.total, part, block)
+        user_rows = self._read(X, self.ensemble)
+        checks = self._check(user_rows, self.ensemble, self._engine, check_additivity, adds_up)
+        for some in user_rows.slices():
+            block = user_rows.rows[some]
+            yield block, partial(checks.total, some, block)
 
     @property
     def _has_no_model(self) -> bool:
@@ -696,7 +702,7 @@ class TreeExplainer:
 
     def _check(
         self,
-        given: Given,
+        user_rows: UserRows,
         ensemble: TreeEnsemble,
         engine: Engine,
         check_additivity: bool | float,
@@ -714,7 +720,7 @@ class TreeExplainer:
         scale = self._scale if ensemble is self.ensemble else scale_of(ensemble)
         adding = Check(
             engine.program,
-            given.rows.n_rows,
+            user_rows.n_rows,
             ensemble.n_trees,
             scale,
             tolerance,
@@ -724,38 +730,40 @@ class TreeExplainer:
         if not self._has_no_model:
             self._check_background(tolerance)
         return Checks(
-            None if self._has_no_model else self._reading(given, tolerance),
+            None if self._has_no_model else self._reading(user_rows, tolerance),
             adding if adds_up else None,
             engine.base_values,
         )
 
-    def _reading(self, given: Given, tolerance: float | None) -> Check:
+    def _reading(self, user_rows: UserRows, tolerance: float | None) -> Check:
         """Are rows read as the model's own library reads them?"""
         return Check(
             self._engine.program,
-            given.rows.n_rows,
+            user_rows.n_rows,
             self.ensemble.n_trees,
             self._scale,
             tolerance,
-            library=self._library(given),
+            library=self._library(user_rows),
             n_jobs=self.n_jobs,
         )
 
-    def _library(self, given: Given) -> Callable[[npt.NDArray[np.int64]], Float64]:
+    def _library(self, user_rows: UserRows) -> Callable[[npt.NDArray[np.int64]], Float64]:
         """The raw prediction of some rows, by the model's own library."""
         everything: list[Float64] = []
 
         def predict(rows: npt.NDArray[np.int64] | None) -> Float64:
             if self._preprocessing is None:
-                return raw_prediction(self.model, given.for_library(self.ensemble.row_format, rows))
-            return raw_prediction(self.model, given.raw if rows is None else take_rows(given.raw, rows))
+                return raw_prediction(self.model, user_rows.for_library(self.ensemble.row_format, rows))
+            return raw_prediction(
+                self.model, user_rows.raw if rows is None else take_rows(user_rows.raw, rows)
+            )
 
         def predict_some(rows: npt.NDArray[np.int64]) -> Float64:
-            if given.rows.n_rows > SAMPLED_ROWS and not given.is_container:
+            if user_rows.n_rows > SAMPLED_ROWS and not user_rows.is_container:
                 return predict(rows)
             if not everything:  # few rows are predicted as they came, and so is what cannot be cut
                 everything.append(predict(None))
-            return everything[0][rows] if len(everything[0]) == given.rows.n_rows else everything[0]
+            return everything[0][rows] if len(everything[0]) == user_rows.n_rows else everything[0]
 
         return predict_some
 
@@ -763,10 +771,10 @@ class TreeExplainer:
         """Was the background read as the model's library reads it? This is asked once."""
         if self.data is None or self._background_is_checked:
             return
-        given = given_background(self.data, self.ensemble, self._preprocessing, self._roles)
-        check = self._reading(given, tolerance)
-        for part in given.slices():
-            check.rows(part, given.rows[part])
+        user_rows = user_background(self.data, self.ensemble, self._preprocessing, self._assignment)
+        check = self._reading(user_rows, tolerance)
+        for some in user_rows.slices():
+            check.rows(some, user_rows.rows[some])
         self._background_is_checked = True
 
 

@@ -10,7 +10,7 @@ import pytest
 import zoo
 
 import linear_treeshap.explainer as explainer_module
-import linear_treeshap.players.user_rows as given_module
+import linear_treeshap.players.user_rows as user_rows_module
 from linear_treeshap import (
     AdditivityError,
     Explanation,
@@ -151,8 +151,8 @@ def test_slices_do_not_change_the_values(regressor: zoo.ZooModel, monkeypatch: p
     named = zoo.load("sklearn_gradient_boosting_binary")
     whole = TreeExplainer(regressor.model).shap_values(regressor.rows)
     whole_named = TreeExplainer(named.model).shap_values(named.X[NAMES[::-1]])
-    monkeypatch.setattr(given_module, "_SLICE_BYTES", 1)
-    monkeypatch.setattr(given_module, "_MIN_SLICE_ROWS", 7)
+    monkeypatch.setattr(user_rows_module, "_SLICE_BYTES", 1)
+    monkeypatch.setattr(user_rows_module, "_MIN_SLICE_ROWS", 7)
     for model, X, expected in (
         (regressor.model, regressor.rows, whole),
         (named.model, named.X[NAMES[::-1]], whole_named),
@@ -246,8 +246,8 @@ def test_an_unknown_dtype_is_refused(regressor: zoo.ZooModel) -> None:
 
 def test_progress_is_told_to_a_function(regressor: zoo.ZooModel, monkeypatch: pytest.MonkeyPatch) -> None:
     """It hears shares that never fall, from 0 to 1."""
-    monkeypatch.setattr(given_module, "_SLICE_BYTES", 1)
-    monkeypatch.setattr(given_module, "_MIN_SLICE_ROWS", 50)
+    monkeypatch.setattr(user_rows_module, "_SLICE_BYTES", 1)
+    monkeypatch.setattr(user_rows_module, "_MIN_SLICE_ROWS", 50)
     shares: list[float] = []
     TreeExplainer(regressor.model, n_jobs=1).shap_values(regressor.rows, progress=shares.append)
     assert shares == sorted(shares)

@@ -136,10 +136,10 @@ def test_the_index_of_a_pandas_frame_is_kept() -> None:
     """Results can be labelled like the input."""
     frame = pd.DataFrame(COLUMNS, index=["x", "y"])
     rows = read_rows(frame, NAMED)
-    assert list(rows.index) == ["x", "y"]
+    assert list(rows.row_labels) == ["x", "y"]
     assert rows.frame is frame
-    assert list(read_rows(frame.loc["y"], NAMED).index) == ["y"]
-    assert read_rows(NUMBERS, NAMED).index is None
+    assert list(read_rows(frame.loc["y"], NAMED).row_labels) == ["y"]
+    assert read_rows(NUMBERS, NAMED).row_labels is None
 
 
 def test_made_up_names_are_matched_by_position() -> None:

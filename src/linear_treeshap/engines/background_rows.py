@@ -12,10 +12,10 @@ from ..errors import InputError
 from ..importers.pipelines.preprocessing import Preprocessing
 from ..model.ensemble import TreeEnsemble
 from ..model.routing import visited_nodes
-from ..players.assignment import Roles
-from ..players.user_rows import Given
+from ..players.assignment import Assignment
+from ..players.user_rows import UserRows
 
-__all__ = ["Background", "given_background", "merge_alike", "read_background", "with_covers_of"]
+__all__ = ["Background", "merge_alike", "read_background", "user_background", "with_covers_of"]
 
 Array = npt.NDArray[Any]
 Float64 = npt.NDArray[np.float64]
@@ -49,9 +49,9 @@ class Background:
         return np.asarray(self.weights / self.weights.sum())
 
 
-def given_background(
-    data: Any, ensemble: TreeEnsemble, preprocessing: Preprocessing | None, roles: Roles
-) -> Given:
+def user_background(
+    data: Any, ensemble: TreeEnsemble, preprocessing: Preprocessing | None, assignment: Assignment
+) -> UserRows:
     """``data`` as rows to explain are given; one of shap's maskers stands for the rows it holds."""
     if type(data).__module__.startswith("shap.maskers"):
         if not hasattr(data, "data"):
@@ -60,21 +60,25 @@ def given_background(
             )
         data = data.data
     try:
-        return Given.of(data, ensemble, preprocessing, roles)
+        return UserRows.of(data, ensemble, preprocessing, assignment)
     except InputError as error:
         raise InputError(f"The background data does not fit the model: {error}") from error
 
 
 def read_background(
-    data: Any, weights: Any, ensemble: TreeEnsemble, preprocessing: Preprocessing | None, roles: Roles
+    data: Any,
+    weights: Any,
+    ensemble: TreeEnsemble,
+    preprocessing: Preprocessing | None,
+    assignment: Assignment,
 ) -> Background:
     """Read the rows that a user gives as ``data``, and their weights."""
     if isinstance(data, Background):  # read from a file
         return data
-    given = given_background(data, ensemble, preprocessing, roles)
-    if given.rows.n_rows == 0:
+    user_rows = user_background(data, ensemble, preprocessing, assignment)
+    if user_rows.n_rows == 0:
         raise InputError("The background data has no rows. Pass at least one, or leave data out.")
-    rows = given.rows[0 : given.rows.n_rows]
+    rows = user_rows.rows[0 : user_rows.n_rows]
     # The engine reads it for as long as it lives, and the user may change what is theirs.
     return Background(rows.copy(), _read_weights(weights, len(rows)))
 

@@ -30,8 +30,8 @@ def walk_trees(ensemble: TreeEnsemble, rows: Array) -> Float64:
     out = np.tile(ensemble.base_values, (len(rows), 1))
     at_once = max(1, _WALKED_AT_ONCE // max(1, ensemble.n_trees))
     for start in range(0, len(rows), at_once):
-        part = rows[start : start + at_once]
-        leaves = _leaves(ensemble, part)
+        block = rows[start : start + at_once]
+        leaves = _leaves(ensemble, block)
         for column in range(ensemble.width):
             added = ensemble.value[leaves, column]
             for output in np.unique(ensemble.tree_output):

@@ -21,11 +21,11 @@ from .numbered_names import NumberedNames
 from .onehot import find_families, with_onehot
 from .players import Players, group_columns
 
-__all__ = ["Roles", "assign_roles", "widened_roles"]
+__all__ = ["Assignment", "assign_players", "widened_roles"]
 
 
 @dataclass(frozen=True)
-class Roles:
+class Assignment:
     """The players, in terms of both tables."""
 
     of_rows: Players  # by the columns of the user's rows
@@ -45,12 +45,12 @@ class Roles:
         return tuple(self.of_rows.names) if self.is_named or not self.of_rows.are_columns else None
 
 
-def assign_roles(
+def assign_players(
     groups: Any,
     feature_names: Sequence[str] | None,
     ensemble: TreeEnsemble,
     preprocessing: Preprocessing | None,
-) -> Roles:
+) -> Assignment:
     """Raw columns where each transformed one comes from one of them (or from one group), else transformed."""
     if preprocessing is None:
         return _in_tree_columns(groups, _names(feature_names, ensemble.n_features), ensemble)
@@ -70,15 +70,15 @@ def assign_roles(
 
 def _in_tree_columns(
     groups: Any, names: tuple[str, ...] | None, ensemble: TreeEnsemble, note: str = ""
-) -> Roles:
+) -> Assignment:
     """The trees read the user's columns, or what a pipeline makes of them."""
     names = ensemble.feature_names if names is None else names
     columns = NumberedNames(ensemble.n_features) if names is None else names
     players = replace(_grouped(groups, columns, ensemble, named=names is not None), note=note)
-    return Roles(players, players, False, names is not None, None, names)
+    return Assignment(players, players, False, names is not None, None, names)
 
 
-def widened_roles(roles: Roles, n_columns: int) -> Roles:
+def widened_roles(roles: Assignment, n_columns: int) -> Assignment:
     """The roles over more columns, each of which is a player of its own. None of them is raw."""
     players = roles.of_rows
     if not roles.is_named and players.are_columns:
@@ -143,7 +143,7 @@ def _in_raw_columns(
     ensemble: TreeEnsemble,
     origins: Origins,
     tree_names: tuple[str, ...] | None,
-) -> Roles:
+) -> Assignment:
     names = _names(feature_names, origins.n_raw, "in raw columns") or origins.raw_names
     columns = NumberedNames(origins.n_raw) if names is None else names
     if groups is None or (isinstance(groups, str) and groups == "onehot"):
@@ -163,7 +163,7 @@ def _in_raw_columns(
     known = tree_names or ensemble.feature_names
     in_trees = _composed(origins, of_rows, known or NumberedNames(ensemble.n_features))
     in_trees = with_onehot(in_trees, ensemble)
-    return Roles(of_rows, in_trees, True, names is not None, origins.raw_names, known)
+    return Assignment(of_rows, in_trees, True, names is not None, origins.raw_names, known)
 
 
 def _composed(origins: Origins, raw: Players, columns: Sequence[str]) -> Players:

@@ -50,7 +50,7 @@ def table_of_players(table: Any, players: Players) -> Any:
             made[players.names[player]] = _shown(players, player, block).tolist()
         else:
             made[players.names[player]] = own[0] if own else [None] * len(frame)
-    return make_frame(made, like=table, index=pandas_index(table))
+    return make_frame(made, like=table, row_labels=pandas_index(table))
 
 
 def _shown(players: Players, player: int, block: Array) -> Array:

@@ -25,12 +25,12 @@ from ..rows.tables import (
     take_columns,
     take_rows,
 )
-from .assignment import Roles
+from .assignment import Assignment
 from .onehot import check_rows
 from .player_table import table_of_players
 from .players import Players
 
-__all__ = ["Given"]
+__all__ = ["UserRows"]
 
 Numbers = npt.NDArray[np.int64]
 
@@ -43,7 +43,7 @@ _MIN_SLICE_ROWS = 1024
 
 
 @dataclass(frozen=True)
-class Given:
+class UserRows:
     """The user's rows, as numbers for the trees to read and as a table of the players to show."""
 
     rows: Rows
@@ -57,7 +57,9 @@ class Given:
     groups: Players | None = None  # where columns are not the players
 
     @classmethod
-    def of(cls, X: Any, ensemble: TreeEnsemble, preprocessing: Preprocessing | None, roles: Roles) -> Given:
+    def of(
+        cls, X: Any, ensemble: TreeEnsemble, preprocessing: Preprocessing | None, assignment: Assignment
+    ) -> UserRows:
         """Match the columns of ``X`` with the model's; an InputError says what does not fit."""
         takes_texts = preprocessing is not None and preprocessing.takes_texts
         raw, is_one_row = (_strings(X), False) if takes_texts else as_table(X)
@@ -73,23 +75,23 @@ class Given:
         table = table if order is None else take_columns(table, order)
         if names is None and not isinstance(shown, np.ndarray) and not hasattr(shown, "tocsr"):
             shown = rows[0 : rows.n_rows]  # a DMatrix or Pool cannot be cut or shown
-        given = cls(rows, raw, table, shown, order, names, is_one_row, ensemble.n_features)
-        given = given._in_raw_columns(roles) if roles.is_raw else given
-        return given if roles.of_rows.are_columns else given._in_groups(roles.of_rows)
+        user_rows = cls(rows, raw, table, shown, order, names, is_one_row, ensemble.n_features)
+        user_rows = user_rows._in_raw_columns(assignment) if assignment.is_raw else user_rows
+        return user_rows if assignment.of_rows.are_columns else user_rows._in_groups(assignment.of_rows)
 
-    def _in_raw_columns(self, roles: Roles) -> Given:
+    def _in_raw_columns(self, assignment: Assignment) -> UserRows:
         """As `of` finds it for other models: columns as the user has them, if they are all there."""
-        names, trained = column_names(self.raw), roles.raw_names
+        names, trained = column_names(self.raw), assignment.raw_names
         if names is None or trained is None:
             return replace(self, shown=self.raw, order=None, names=names)
         if set(names) != set(trained) or len(names) != len(trained):
             # A ColumnTransformer does without columns that it drops, and does not mind others.
             return replace(self, shown=_columns_named(self.raw, names, trained), order=None, names=trained)
-        position = {name: index for index, name in enumerate(names)}
+        position = {name: place for place, name in enumerate(names)}
         order = None if names == trained else [position[name] for name in trained]
         return replace(self, shown=self.raw, order=order, names=names)
 
-    def _in_groups(self, players: Players) -> Given:
+    def _in_groups(self, players: Players) -> UserRows:
         """The order and the names of groups are their own, whatever those of the columns."""
         if players.is_guess:
             check_rows(players, self.rows[:_CHECKED_ROWS])
@@ -97,9 +99,13 @@ class Given:
         return replace(self, shown=in_order, order=None, names=tuple(players.names), groups=players)
 
     @property
-    def index(self) -> Any:
+    def n_rows(self) -> int:
+        return self.rows.n_rows
+
+    @property
+    def row_labels(self) -> Any:
         """The labels of the rows, if they came from pandas."""
-        return pandas_index(self.raw) if self.rows.index is None else self.rows.index
+        return pandas_index(self.raw) if self.rows.row_labels is None else self.rows.row_labels
 
     def for_library(self, row_format: RowFormat, rows: Numbers | None = None) -> Any:
         """The table, or only these of its rows, in a shape that the model's own library takes: we take more
@@ -136,7 +142,7 @@ class Given:
         if feature_names is None or not is_frame(self.raw) or not isinstance(self.shown, np.ndarray):
             return self.shown
         columns = dict(zip(feature_names, self.shown.T, strict=True))
-        return make_frame(columns, like=self.raw, index=self.index)
+        return make_frame(columns, like=self.raw, row_labels=self.row_labels)
 
     def slices(self, *, beside: int = 0) -> Iterator[slice]:
         """All rows in slices that fit into memory next to what is there already.
@@ -169,4 +175,4 @@ def _columns_named(table: Any, names: Sequence[str], wanted: Sequence[str]) -> A
     frame = nw.from_native(table, eager_only=True)
     empty = [None] * len(frame)
     columns = {name: frame[:, names.index(name)] if name in names else empty for name in wanted}
-    return make_frame(columns, like=table, index=pandas_index(table))
+    return make_frame(columns, like=table, row_labels=pandas_index(table))

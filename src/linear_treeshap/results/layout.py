@@ -53,7 +53,7 @@ class NamedArray:
         by_output = self.values.transpose(0, 2, 1).reshape(n_rows * n_outputs, n_items)
         columns.update({name: by_output[:, i] for i, name in enumerate(self.names)})
         labels = None if self.row_labels is None else self.row_labels.repeat(n_outputs)
-        return make_frame(columns, like=self.like, index=labels)
+        return make_frame(columns, like=self.like, row_labels=labels)
 
     def long(self) -> Any:
         """A row per value: row, item, output if there are several, value."""

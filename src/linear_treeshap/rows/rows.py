@@ -40,7 +40,7 @@ class Rows:
     order: Sequence[int] | None = None
 
     @property
-    def index(self) -> Any:
+    def row_labels(self) -> Any:
         """The index of a pandas frame or Series, to label results with; None of anything else."""
         return None if self.frame is None else pandas_index(self.frame)
 

@@ -146,8 +146,8 @@ def to_array(table: Any) -> Any:
     return nw.from_native(table, eager_only=True).to_numpy()
 
 
-def make_frame(columns: Mapping[str, Any], *, like: Any = None, index: Any = None) -> Any:
-    """A data frame of ``columns`` in the library of the frame ``like``; for pandas with ``index``.
+def make_frame(columns: Mapping[str, Any], *, like: Any = None, row_labels: Any = None) -> Any:
+    """A data frame of ``columns`` in the library of the frame ``like``; for pandas with ``row_labels``.
 
     Without a frame to follow it is pandas' if that is installed, else polars'.
     """
@@ -163,8 +163,8 @@ def make_frame(columns: Mapping[str, Any], *, like: Any = None, index: Any = Non
             "Run: pip install pandas (or: pip install polars). The numbers themselves are in .values."
         )
     frame = nw.to_native(nw.from_dict(dict(columns), native_namespace=library))
-    if index is not None and nw.dependencies.is_pandas_dataframe(frame):
-        frame.index = index
+    if row_labels is not None and nw.dependencies.is_pandas_dataframe(frame):
+        frame.index = row_labels
     return frame
 
 
