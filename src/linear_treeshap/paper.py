@@ -27,6 +27,7 @@ import numpy as np
 import numpy.typing as npt
 
 from . import _core
+from .engines.program import tree_arrays
 from .errors import AdditivityError, InputError, ModelError
 from .model.ensemble import Float64, TreeEnsemble
 
@@ -128,18 +129,7 @@ class LinearTreeShap:
         _check_reach(ensemble, slice(None))
         self.ensemble = ensemble
         self._compiled = _core.LinearTreeShap(
-            tree_offsets=ensemble.tree_offsets,
-            left=ensemble.left,
-            right=ensemble.right,
-            feature=ensemble.feature,
-            threshold=ensemble.threshold,
-            missing_left=ensemble.missing_left,
-            category_set=ensemble.category_set,
-            category_offsets=ensemble.category_offsets,
-            category_codes=ensemble.category_codes,
-            cover=ensemble.cover,
-            value=ensemble.value,
-            tree_output=ensemble.tree_output,
+            **tree_arrays(ensemble),
             n_features=ensemble.n_features,
             n_outputs=ensemble.n_outputs,
         )

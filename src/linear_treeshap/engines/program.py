@@ -7,6 +7,7 @@ never changes after it is made.
 from __future__ import annotations
 
 import os
+from typing import Any
 
 import numpy as np
 import numpy.typing as npt
@@ -19,7 +20,7 @@ from .contract import Values
 from .indices import SHAPLEY, Index
 from .threads import n_threads
 
-__all__ = ["BLOCK_ROWS", "KERNEL_VARIABLE", "Program", "block_weights", "kernels"]
+__all__ = ["BLOCK_ROWS", "KERNEL_VARIABLE", "Program", "block_weights", "kernels", "tree_arrays"]
 
 Float64 = npt.NDArray[np.float64]
 
@@ -57,18 +58,7 @@ class Program:
         self.n_players = ensemble.n_features if players is None else players.n_players
         self.n_outputs = ensemble.n_outputs
         self.compiled = _core.compile(
-            tree_offsets=ensemble.tree_offsets,
-            left=ensemble.left,
-            right=ensemble.right,
-            feature=ensemble.feature,
-            threshold=ensemble.threshold,
-            missing_left=ensemble.missing_left,
-            category_set=ensemble.category_set,
-            category_offsets=ensemble.category_offsets,
-            category_codes=ensemble.category_codes,
-            cover=ensemble.cover,
-            value=_in_range(ensemble, self._exponents),
-            tree_output=ensemble.tree_output,
+            **{**tree_arrays(ensemble), "value": _in_range(ensemble, self._exponents)},
             player=np.arange(ensemble.n_features, dtype=np.int32) if players is None else players.of_column,
             n_outputs=ensemble.n_outputs,
             n_players=self.n_players,
@@ -110,6 +100,13 @@ class Program:
         self.compiled.predict(rows, out, block_weights=_BLOCK_WEIGHTS, n_threads=n_threads(n_jobs))
         self.rescale(out)
         return out + np.add.reduceat(block_weights(len(rows)), starts)[:, None] * self._constants
+
+
+def tree_arrays(ensemble: TreeEnsemble) -> dict[str, Any]:
+    """The trees as C++ takes them, by name: `_core.compile` has their types."""
+    names = ["tree_offsets", "left", "right", "feature", "threshold", "missing_left", "category_set"]
+    names += ["category_offsets", "category_codes", "cover", "value", "tree_output"]
+    return {name: getattr(ensemble, name) for name in names}
 
 
 def _constants(ensemble: TreeEnsemble) -> Float64:
