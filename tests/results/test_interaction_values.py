@@ -152,6 +152,7 @@ def test_explanation_of_interactions(ensemble: TreeEnsemble, rows: npt.NDArray[n
     with pytest.raises(InputError, match="choose a partner"):
         explanation.to_frame()
     assert explanation[0].axes == ("feature", "partner", "output")
+    assert explanation[:, :, []][0].shape == (5, 0, 2)
     assert explainer(rows[0], interactions=True).shape == (5, 5, 2)
     assert repr(explanation) == (
         "Explanation(interaction values of shape (30, 5, 5, 2): row, feature, partner, output)"

@@ -178,7 +178,9 @@ class Explanation:
             _chosen(self.output_names, outputs),
             None if self.index is None else self.index[rows],
             axes,
-            _chosen(self.partner_names, partners) if self.partner_names and "partner" in axes else None,
+            None
+            if self.partner_names is None or "partner" not in axes
+            else _chosen(self.partner_names, partners),
             about,
         )
 
