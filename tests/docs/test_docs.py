@@ -56,9 +56,9 @@ def test_links_lead_somewhere(page: Path) -> None:
 
 @pytest.mark.parametrize("page", PAGES, ids=name)
 def test_files_that_are_named_exist(page: Path) -> None:
-    """So that whoever moves a file also tells its readers."""
+    """So that whoever moves a file also tells its readers. Recipes call the reader's own file ``name``."""
     named = _FILE.findall(page.read_text(encoding="utf-8"))
-    assert [path for path in named if not (ROOT / path).exists()] == []
+    assert [path for path in named if not (ROOT / path).exists() and Path(path).stem != "name"] == []
 
 
 def test_demo_prints_a_summary_and_writes_what_it_shows(tmp_path: Path) -> None:
