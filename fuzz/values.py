@@ -122,6 +122,10 @@ class _Examination:
             self.shares = case.weights.astype(np.longdouble)
         self.shares = self.shares / self.shares.sum()
         self.slopes = self._slopes()
+        #: The ends of the interval stand 2**-64 inside of it: so much of the leaves may be where zero is.
+        self.floor = np.longdouble(0)
+        if case.index[0] == "weighted_banzhaf" and case.index[1] in (0, 1):
+            self.floor = np.abs(case.ensemble.value).astype(np.longdouble).sum() * 2.0**-64 / self.tolerance
 
     def run(self) -> None:
         values = self._values(self.case.rows)
@@ -223,7 +227,8 @@ class _Examination:
     def _close(self, check: str, found: Array, right: Array, scale: Array) -> None:
         """``right`` and ``scale`` are for each background row, and for the trees once."""
         times = self.case.times
-        self.tally.close(check, found, times * self._mean(right), times * self._mean(scale), self.tolerance)
+        scale = self._mean(scale) + self.floor
+        self.tally.close(check, found, times * self._mean(right), times * scale, self.tolerance)
 
     def _mean(self, numbers: Array) -> Array:
         """Over background rows, the second dimension."""

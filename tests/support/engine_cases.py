@@ -92,7 +92,7 @@ CASES = {
     "pairs": Kind(
         _pairs, n_long=20_000, definition=lambda e, x, b: oracle.interaction_values(e, x, by="leaves")
     ),
-    "sets": Kind(_sets),
+    "sets": Kind(_sets, n_long=16_000),
     "tables": Kind(
         _background,
         max_depth=6,

@@ -112,6 +112,8 @@ class Check:
         """
         if not values.size and not self.n_trees:
             return
+        if self.scale > np.finfo(values.dtype).max:
+            return  # values beyond float32 are infinite there
         flat = values.reshape(len(values), int(np.prod(values.shape[1:-1])), values.shape[-1])
         sums = np.einsum("ijk->ik", flat, dtype=np.float64, casting="safe") + base_values
         if self._is_quickly_fine(block, sums, values.dtype):
@@ -123,9 +125,11 @@ class Check:
             scale = scale * steepness(self.link, raw, scale, y)
         allowed: Any = self.tolerance
         if allowed is None:
-            # Each value was rounded by up to half an ulp of itself, and so was each sum on the way.
-            eps = float(np.finfo(values.dtype).eps)
-            allowed = _FLOAT64_TOLERANCE * scale + eps * np.abs(flat).sum(axis=1, dtype=np.float64)
+            # Each value was rounded by up to half an ulp of itself, or to the next number above zero that its
+            # type has, and so was each sum on the way.
+            numbers = np.finfo(values.dtype)
+            allowed = _FLOAT64_TOLERANCE * scale + flat.shape[1] * float(numbers.smallest_subnormal)
+            allowed = allowed + float(numbers.eps) * np.abs(flat).sum(axis=1, dtype=np.float64)
         difference = _Difference(sums, expected, allowed)
         if difference.is_found:
             numbers = np.arange(part.start, part.stop)
