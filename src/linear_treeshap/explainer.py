@@ -26,7 +26,7 @@ from .importers.model_output import link_for, saved_model_of
 from .importers.pipelines.preprocessing import preprocessing_of
 from .model.ensemble import TreeEnsemble, first_trees, widened
 from .model.saved_model import SavedModel
-from .players.assignment import assign_players, widened_roles
+from .players.assignment import assign_players, widened_assignment
 from .players.players import Players
 from .players.user_rows import UserRows
 from .progress import Progress
@@ -593,7 +593,7 @@ class TreeExplainer:
             wider = object.__new__(type(self))
             wider.__dict__.update(self.__dict__)
             wider.ensemble = widened(self.ensemble, width)
-            wider._assignment = widened_roles(self._assignment, width)
+            wider._assignment = widened_assignment(self._assignment, width)
             wider.feature_names = wider._assignment.names
             wider._index = index_of(self.index, wider._assignment.in_trees.n_players)
             wider._background = None if self._background is None else self._background.widened(width)

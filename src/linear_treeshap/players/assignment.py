@@ -21,7 +21,7 @@ from .numbered_names import NumberedNames
 from .onehot import find_families, with_onehot
 from .players import Players, group_columns
 
-__all__ = ["Assignment", "assign_players", "widened_roles"]
+__all__ = ["Assignment", "assign_players", "widened_assignment"]
 
 
 @dataclass(frozen=True)
@@ -78,10 +78,10 @@ def _in_tree_columns(
     return Assignment(players, players, False, names is not None, None, names)
 
 
-def widened_roles(roles: Assignment, n_columns: int) -> Assignment:
-    """The roles over more columns, each of which is a player of its own. None of them is raw."""
-    players = roles.of_rows
-    if not roles.is_named and players.are_columns:
+def widened_assignment(assignment: Assignment, n_columns: int) -> Assignment:
+    """The same over more columns, each of which is a player of its own. None of them is raw."""
+    players = assignment.of_rows
+    if not assignment.is_named and players.are_columns:
         wider = Players.each(NumberedNames(n_columns))
     else:
         more = NumberedNames(n_columns)[len(players.of_column) :]
@@ -92,7 +92,7 @@ def widened_roles(roles: Assignment, n_columns: int) -> Assignment:
             names=(*players.names, *more),
             column_names=(*players.column_names, *more),
         )
-    return replace(roles, of_rows=wider, in_trees=wider)
+    return replace(assignment, of_rows=wider, in_trees=wider)
 
 
 def _grouped(groups: Any, columns: Sequence[str], ensemble: TreeEnsemble, *, named: bool) -> Players:
