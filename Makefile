@@ -34,7 +34,8 @@ test-sanitized: $(SANITIZED)/.package $(VENV)/.test  ## Run the native paths und
 	  ASAN_OPTIONS=detect_leaks=0 PYTHONPATH=$(SANITIZED) \
 	  $(RUN) -m pytest -q -p no:cacheprovider $(ON_ALL_CORES) -k "not ctrl_c and not threads_cannot" \
 	  tests/engines/test_kernel.py tests/engines/test_engine.py tests/engines/test_interactions.py \
-	  tests/engines/test_background.py tests/engines/test_reentry.py tests/importers/test_records.py tests/reference/test_paper.py
+	  tests/engines/test_background.py tests/engines/test_reentry.py tests/importers/test_records.py \
+	  tests/reference/test_paper.py
 
 # How long all fuzzers together take; fractions are fine.
 MINUTES ?= 3
