@@ -218,7 +218,8 @@ def _index(rng: np.random.Generator, n_players: int) -> Any:
     if name == "weighted_banzhaf":
         return (name, float(rng.choice([0.0, 1.0, 1e-3, rng.random(), rng.random()])))
     if name == "beta":
-        return (name, *(float(rng.choice([1, 2, 4, 16, 0.5, rng.uniform(0.3, 20)])) for _ in range(2)))
+        found = (name, *(float(rng.choice([1, 2, 4, 16, 0.5, rng.uniform(0.3, 20)])) for _ in range(2)))
+        return ("shapley",) if found == ("beta", 1.0, 1.0) else found  # which has interactions of its own
     points = rng.choice([0.0, 1.0, 0.5, *rng.random(4)], size=int(rng.integers(1, 5)))
     weights = rng.dirichlet(np.ones(len(points)))
     if name == "measure":

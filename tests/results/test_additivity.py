@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import pickle
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
@@ -302,3 +303,12 @@ def test_exchanged_rows_are_noticed_in_sums_over_blocks() -> None:
     values[[0, 1]] = values[[1, 0]]
     with pytest.raises(AdditivityError, match=r"in 2 of 1000 rows\. Worst is row [01]:"):
         check.sums(slice(0, 1000), rows, values, base)
+
+
+def test_a_function_of_tiny_leaves_is_rounded_as_what_it_gives() -> None:
+    """The logistic function of 1e-9 is a half, whose rounding is more than all leaves together."""
+    rng = np.random.default_rng(0)
+    ensemble = random_ensemble(rng, n_trees=3)
+    tiny = replace(ensemble, value=ensemble.value * 1e-12, base_values=np.array([1e-12]))
+    rows, background = random_rows(rng, tiny, 50), random_rows(rng, tiny, 30)
+    TreeExplainer(tiny, background, model_output=lambda raw: 1 / (1 + np.exp(-raw))).shap_values(rows)
