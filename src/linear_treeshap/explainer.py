@@ -8,8 +8,8 @@ from __future__ import annotations
 import os
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import replace
-from functools import partial, wraps
-from typing import Any, Literal, TypeVar, cast
+from functools import partial
+from typing import Any, Literal, cast
 
 import numpy as np
 import numpy.typing as npt
@@ -44,17 +44,6 @@ __all__ = ["TreeExplainer", "explain"]
 Array = npt.NDArray[Any]
 Float64 = npt.NDArray[np.float64]
 Perturbation = Literal["auto", "interventional", "tree_path_dependent"]
-Method = TypeVar("Method", bound=Callable[..., Any])
-
-
-def _as_wide_as_its_rows(method: Method) -> Method:
-    """Of a model that does not say how many columns it has, each table says it."""
-
-    @wraps(method)
-    def of_rows(self: TreeExplainer, X: Any, *arguments: Any, **options: Any) -> Any:
-        return method(self._as_wide_as(X), X, *arguments, **options)
-
-    return cast(Method, of_rows)
 
 
 class TreeExplainer:
@@ -209,7 +198,6 @@ class TreeExplainer:
         means = self._engine.base_values(np.atleast_1d(np.asarray(y, dtype=np.float64)))[:, 0]
         return float(means[0]) if np.ndim(y) == 0 else means
 
-    @_as_wide_as_its_rows
     def __call__(
         self,
         X: Any,
@@ -224,28 +212,27 @@ class TreeExplainer:
         Explanation
             The values with their names, base values and rows; of one row if ``X`` is one-dimensional.
         """
-        user_rows = self._read(X, self.ensemble)
-        truth = self._truth(y, user_rows)
+        explainer = self._as_wide_as(X)
+        ensemble, engine = explainer.ensemble, explainer._engine
+        user_rows = explainer._read(X, ensemble)
+        truth = explainer._truth(y, user_rows)
         if interactions:
-            values = self._pairs(user_rows, self.ensemble, self._engine, check_additivity, OutputArray())
+            values = explainer._pairs(user_rows, ensemble, engine, check_additivity, OutputArray())
         else:
-            values = self._values(
-                user_rows, self.ensemble, self._engine, check_additivity, truth, OutputArray()
-            )
-        base_values = np.broadcast_to(self._engine.base_values(truth), (len(values), self.ensemble.n_outputs))
-        names = user_rows.names or self.feature_names
+            values = explainer._values(user_rows, ensemble, engine, check_additivity, truth, OutputArray())
+        base_values = np.broadcast_to(engine.base_values(truth), (len(values), ensemble.n_outputs))
+        names = user_rows.names or explainer.feature_names
         explanation = Explanation.of_rows(
             values,
             base_values,
             table=user_rows.to_show(names),
             feature_names=names,
-            output_names=self.ensemble.output_names,
+            output_names=ensemble.output_names,
             row_labels=user_rows.row_labels,
             about=replace(self._about, checked_with=self._checked_with(check_additivity)),
         )
         return explanation[0] if user_rows.is_one_row else explanation
 
-    @_as_wide_as_its_rows
     def shap_values(
         self,
         X: Any,
@@ -301,13 +288,13 @@ class TreeExplainer:
         AdditivityError
             The values of a row do not add up to the model's prediction.
         """
-        ensemble, engine = self._first_trees(tree_limit)
-        user_rows, target = self._read(X, ensemble), OutputArray(out, dtype, progress)
-        truth = self._truth(y, user_rows)
-        values = self._values(user_rows, ensemble, engine, check_additivity, truth, target)
+        explainer = self._as_wide_as(X)
+        ensemble, engine = explainer._first_trees(tree_limit)
+        user_rows, target = explainer._read(X, ensemble), OutputArray(out, dtype, progress)
+        truth = explainer._truth(y, user_rows)
+        values = explainer._values(user_rows, ensemble, engine, check_additivity, truth, target)
         return target.returned(values, user_rows)
 
-    @_as_wide_as_its_rows
     def shap_interaction_values(
         self,
         X: Any,
@@ -340,11 +327,12 @@ class TreeExplainer:
         array([[[2., 1.],
                 [1., 2.]]])
         """
-        ensemble, engine = self._first_trees(tree_limit)
-        user_rows, target = self._read(X, ensemble), OutputArray(out, dtype, progress)
-        return target.returned(self._pairs(user_rows, ensemble, engine, check_additivity, target), user_rows)
+        explainer = self._as_wide_as(X)
+        ensemble, engine = explainer._first_trees(tree_limit)
+        user_rows, target = explainer._read(X, ensemble), OutputArray(out, dtype, progress)
+        values = explainer._pairs(user_rows, ensemble, engine, check_additivity, target)
+        return target.returned(values, user_rows)
 
-    @_as_wide_as_its_rows
     def interactions(
         self,
         X: Any,
@@ -381,23 +369,25 @@ class TreeExplainer:
            Feature 0  Feature 1  Feature 0 × Feature 1
         0        2.0        2.0                    2.0
         """
-        kind, engine = self._set_engine(index, order)
-        user_rows = self._read(X, self.ensemble)
+        explainer = self._as_wide_as(X)
+        ensemble, of_values = explainer.ensemble, explainer._engine
+        kind, engine = explainer._set_engine(index, order)
+        user_rows = explainer._read(X, ensemble)
         values = OutputArray(None, dtype, progress).filled(
             user_rows,
             engine.values,
             (len(engine.sets), engine.n_outputs),
             player_axes=0,
-            check=self._check(user_rows, self.ensemble, self._engine, check_additivity, adds_up(kind, order)),
+            check=explainer._check(user_rows, ensemble, of_values, check_additivity, adds_up(kind, order)),
             n_jobs=self.n_jobs,
         )
         sets, values = in_order(engine.sets, values, user_rows.order)
         return Interactions(
             sets,
             values[:, :, 0] if engine.n_outputs == 1 else values,
-            self._engine.base_values(),
-            names_of(user_rows.names or self.feature_names, "Feature", engine.n_players),
-            names_of(self.ensemble.output_names, "Output", engine.n_outputs),
+            of_values.base_values(),
+            names_of(user_rows.names or explainer.feature_names, "Feature", engine.n_players),
+            names_of(ensemble.output_names, "Output", engine.n_outputs),
             kind,
             user_rows.row_labels,
             user_rows.raw if is_frame(user_rows.raw) else None,
@@ -583,7 +573,7 @@ class TreeExplainer:
         self._engine = self._engine_of(self.ensemble)
 
     def _as_wide_as(self, X: Any) -> TreeExplainer:
-        """This explainer, or one of as many columns as ``X`` has, if that is left to the rows."""
+        """This explainer, or one of as many columns as ``X`` has: some models leave that to their rows."""
         if not self.ensemble.row_format.takes_more:
             return self
         width = width_of(X)

@@ -88,7 +88,7 @@ class Program:
 
     def rescale(self, out: Values) -> None:
         """Give numbers that the compiled model found, (…, n_outputs), the size that its leaves have."""
-        if self._exponents.any():
+        if self._exponents is not None:
             with np.errstate(over="ignore", under="ignore"):  # beyond float32 is infinity
                 np.ldexp(out, self._exponents, out=out)
 
@@ -125,19 +125,20 @@ def _constants(ensemble: TreeEnsemble) -> Float64:
 _MAX_EXPONENT = 256
 
 
-def _exponents(ensemble: TreeEnsemble) -> npt.NDArray[np.int32]:
-    """(n_outputs,) the powers of two by which the leaves of each output are divided; mostly zeros."""
+def _exponents(ensemble: TreeEnsemble) -> npt.NDArray[np.int32] | None:
+    """(n_outputs,) the powers of two by which the leaves of each output are divided; mostly none are."""
     largest = np.zeros(ensemble.n_outputs)
     for column in range(ensemble.width):
         of_node = ensemble.tree_output[ensemble.tree_of_node] + column
         np.maximum.at(largest, of_node, np.abs(ensemble.value[:, column]))
     exponents = np.frexp(largest)[1].astype(np.int32)
-    return np.where((largest > 0) & (np.abs(exponents) > _MAX_EXPONENT), exponents, 0).astype(np.int32)
+    is_far = (largest > 0) & (np.abs(exponents) > _MAX_EXPONENT)
+    return np.where(is_far, exponents, 0).astype(np.int32) if is_far.any() else None
 
 
-def _in_range(ensemble: TreeEnsemble, exponents: npt.NDArray[np.int32]) -> Float64:
+def _in_range(ensemble: TreeEnsemble, exponents: npt.NDArray[np.int32] | None) -> Float64:
     """The leaf values without these exponents: exact but for leaves that do not count beside others."""
-    if not exponents.any():
+    if exponents is None:
         return ensemble.value
     columns = ensemble.tree_output[ensemble.tree_of_node][:, None] + np.arange(ensemble.width)
     return np.asarray(np.ldexp(ensemble.value, -exponents[columns]))

@@ -108,7 +108,7 @@ class RowFormat:
         """The features whose categories have labels."""
         return frozenset({*self.categories, *self.hashes})
 
-    @property
+    @cached_property
     def numpy_dtype(self) -> np.dtype[np.floating]:
         return np.dtype(self.dtype)
 

@@ -42,7 +42,7 @@ _CHECKED_ROWS = 1024
 _MIN_SLICE_ROWS = 1024
 
 
-@dataclass(frozen=True)
+@dataclass(eq=False)  # not frozen, as one is made for every single row that is served
 class UserRows:
     """The user's rows, as numbers for the trees to read and as a table of the players to show."""
 
@@ -70,7 +70,8 @@ class UserRows:
         is_itself = is_one_row and preprocessing is None
         rows = read_rows(_one_row(X, raw) if is_itself else shown, ensemble)
         order = None if rows.order is None else list(rows.order)
-        order = None if order == list(range(ensemble.n_features)) else order
+        if order is not None and order == list(range(ensemble.n_features)):
+            order = None
         table = shown if rows.frame is None else rows.frame
         table = table if order is None else take_columns(table, order)
         if names is None and not isinstance(shown, np.ndarray) and not hasattr(shown, "tocsr"):
@@ -150,8 +151,9 @@ class UserRows:
         A row is so many numbers as the model has columns, or as the caller keeps ``beside`` it.
         """
         step = max(_MIN_SLICE_ROWS, _SLICE_BYTES // (8 * max(1, self.n_columns, beside)))
-        for start in range(0, self.rows.n_rows, step):
-            yield slice(start, min(start + step, self.rows.n_rows))
+        n_rows = self.rows.n_rows
+        for start in range(0, n_rows, step):
+            yield slice(start, min(start + step, n_rows))
 
 
 def _one_row(X: Any, table: Any) -> Any:

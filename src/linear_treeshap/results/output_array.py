@@ -19,7 +19,7 @@ from .additivity import Checks
 __all__ = ["OutputArray"]
 
 
-@dataclass(frozen=True, eq=False)
+@dataclass(eq=False)  # not frozen, as one is made for every single row that is served
 class OutputArray:
     """Where values go, in which type, and who is told how far they are."""
 

@@ -24,7 +24,7 @@ __all__ = ["Rows", "read_rows", "sparse_rows"]
 Array = npt.NDArray[Any]
 
 
-@dataclass(frozen=True, eq=False)
+@dataclass(eq=False)  # not frozen, as one is made for every single row that is served
 class Rows:
     """The user's rows: ``rows[start:stop]`` is an array of shape (stop - start, n_features).
 
@@ -119,7 +119,7 @@ def _as_array(X: Any, row_format: RowFormat) -> Array:
     if array.ndim != 2:
         raise InputError(f"X must have one row per row to explain (two dimensions), got shape {array.shape}.")
     _check_width(array.shape[1], row_format, one_row=is_one_row)
-    return array[:, : row_format.n_features]
+    return array if array.shape[1] == row_format.n_features else array[:, : row_format.n_features]
 
 
 def _check_width(width: int, row_format: RowFormat, one_row: bool = False) -> None:

@@ -36,6 +36,8 @@ Array = npt.NDArray[Any]
 
 def as_table(X: Any) -> tuple[Any, bool]:
     """``X`` in two dimensions, and whether it was a single row in one dimension."""
+    if isinstance(X, np.ndarray):  # first: what follows takes longer than explaining a row
+        return _of_array(X)
     if is_frame(X):
         return as_frame(X), getattr(X, "ndim", 2) == 1
     refuse_records(X)
@@ -48,14 +50,19 @@ def as_table(X: Any) -> tuple[Any, bool]:
             X = array if any(isinstance(value, str) for value in array.flat) else np.asarray(X)
         except ValueError as error:
             raise InputError(f"X is not a table: its rows differ in length ({error}).") from error
-    if not isinstance(X, np.ndarray):
-        return X, False
-    X = _plain(X)
-    return (X[np.newaxis] if X.ndim == 1 else X), X.ndim == 1
+    return _of_array(X) if isinstance(X, np.ndarray) else (X, False)
+
+
+def _of_array(array: Array) -> tuple[Array, bool]:
+    array = _plain(array)
+    is_one_row = array.ndim == 1
+    return (array[np.newaxis] if is_one_row else array), is_one_row
 
 
 def refuse_records(X: Any) -> None:
     """Dictionaries have names but no types: is 20 in a categorical column a label or a code?"""
+    if isinstance(X, np.ndarray):  # asked for every single row that is served
+        return
     is_list = isinstance(X, (list, tuple)) and len(X) > 0
     if isinstance(X, Mapping) or (is_list and isinstance(X[0], Mapping)):
         what, how = ("list of dictionaries", "X") if is_list else ("dictionary", "[X]")
