@@ -23,9 +23,11 @@ std::string_view text(const Bytes& bytes) { return {reinterpret_cast<const char*
 // What is left of the file, and the columns as {field: (values, lengths)}.
 template <class Read>
 nb::tuple records_of(Read read) {
+    const Progress nobody;
+    const auto poll = poll_for(nobody);
     Records records = [&] {
         const WithoutGil no_gil;
-        return read();
+        return read(poll);
     }();
     nb::dict columns;
     for (Column& column : records.columns)
@@ -40,19 +42,19 @@ void bind_readers(nb::module_& m) {
     m.def(
         "read_json",
         [](const Bytes& data, const std::string& list_name, const Fields& fields) {
-            return records_of([&] { return read_json(text(data), list_name, fields); });
+            return records_of([&](const auto& poll) { return read_json(text(data), list_name, fields, poll); });
         },
         "data"_a, "list_name"_a, "fields"_a);
     m.def(
         "read_ubjson",
         [](const Bytes& data, const std::string& list_name, const Fields& fields) {
-            return records_of([&] { return read_ubjson(text(data), list_name, fields); });
+            return records_of([&](const auto& poll) { return read_ubjson(text(data), list_name, fields, poll); });
         },
         "data"_a, "list_name"_a, "fields"_a);
     m.def(
         "read_lightgbm",
         [](const Bytes& data, const Fields& fields) {
-            return records_of([&] { return read_lightgbm(text(data), fields); });
+            return records_of([&](const auto& poll) { return read_lightgbm(text(data), fields, poll); });
         },
         "data"_a, "fields"_a);
 }

@@ -1,4 +1,4 @@
-// JSON text → Records. The grammar is checked here; what words and texts outside the records mean is
+// JSON text → Records. The grammar is checked here; what words and strings outside the records mean is
 // left to whoever reads the rest.
 
 #include "readers/number.hpp"
@@ -9,7 +9,7 @@ namespace {
 
 class JsonReader {
   public:
-    JsonReader(std::string_view text, Document& document) : text_(text), document_(document) {}
+    JsonReader(std::string_view text, RecordSink& sink) : text_(text), sink_(sink) {}
 
     void read() {
         value();
@@ -44,42 +44,42 @@ class JsonReader {
             items(']', [&] { value(); });
         } else if (first == '"') {
             const std::string_view quoted = string();
-            document_.scalar([&] { return quoted; }, [&] { return number(unquoted(quoted)); });
+            sink_.scalar([&] { return quoted; }, [&] { return number(unquoted(quoted)); });
         } else {
             const std::string_view found = word();
-            document_.scalar([&] { return found; }, [&] { return number(found); });
+            sink_.scalar([&] { return found; }, [&] { return number(found); });
         }
     }
 
     // From an opening bracket to the closing one.
     template <class Item>
     void items(char closing, Item item) {
-        document_.open(text_[at_++]);
+        sink_.open(text_[at_++]);
         if (peek() != closing) {
             item();
             for (; peek() == ','; item()) ++at_;
         }
         expect(closing);
-        document_.close(closing);
+        sink_.close(closing);
     }
 
     void member() {
         if (peek() != '"') damaged("expected a name");
         const std::string_view quoted = string();
-        document_.name(unquoted(quoted), [&] { return quoted; });
+        sink_.name(unquoted(quoted), [&] { return quoted; });
         expect(':');
         value();
     }
 
-    // A text with its quotes.
+    // A string with its quotes.
     std::string_view string() {
         const std::size_t start = at_++;
         while (at_ < text_.size()) {
             const char c = text_[at_++];
             if (c == '"') return text_.substr(start, at_ - start);
-            if (c == '\\') ++at_;  // whatever it is, it does not end the text
+            if (c == '\\') ++at_;  // whatever it is, it does not end the string
         }
-        damaged("a text has no end");
+        damaged("a string has no end");
     }
 
     static std::string_view unquoted(std::string_view quoted) { return quoted.substr(1, quoted.size() - 2); }
@@ -105,16 +105,17 @@ class JsonReader {
     }
 
     std::string_view text_;
-    Document& document_;
+    RecordSink& sink_;
     std::size_t at_ = 0;
 };
 
 }  // namespace
 
-Records read_json(std::string_view text, std::string_view list_name, const std::vector<std::string>& fields) {
-    Document document(list_name, fields);
-    JsonReader(text, document).read();
-    return document.take();
+Records read_json(std::string_view text, std::string_view list_name, const std::vector<std::string>& fields,
+                  const Control::Poll& poll) {
+    RecordSink sink(list_name, fields, poll);
+    JsonReader(text, sink).read();
+    return sink.take();
 }
 
 }  // namespace linear_treeshap

@@ -8,7 +8,7 @@
 namespace linear_treeshap {
 namespace {
 
-void append_numbers(std::string_view text, Column& column) {
+void append_numbers(std::string_view text, Column& column, Listener& listener) {
     const auto is_space = [](char c) { return c == ' ' || c == '\t' || c == '\r'; };
     const char* const end = text.data() + text.size();
     for (const char* at = text.data();;) {
@@ -19,13 +19,15 @@ void append_numbers(std::string_view text, Column& column) {
         const std::optional<double> number = to_number({start, at});
         if (!number) throw std::invalid_argument("expected numbers in a tree's '" + column.name + "'");
         column.values.push_back(*number);
+        listener.tick();
     }
 }
 
 }  // namespace
 
-Records read_lightgbm(std::string_view text, const std::vector<std::string>& fields) {
+Records read_lightgbm(std::string_view text, const std::vector<std::string>& fields, const Control::Poll& poll) {
     Records records(fields);
+    Listener listener(poll);
     const std::size_t end = text.find("\nend of trees");
     if (end == std::string_view::npos)
         throw std::invalid_argument("it is cut short: the line 'end of trees' is missing");
@@ -43,9 +45,10 @@ Records read_lightgbm(std::string_view text, const std::vector<std::string>& fie
             if (any) records.end_record();
             any = true;
         } else if (Column* column = records.find(field); column != nullptr && equals != std::string_view::npos) {
-            append_numbers(line.substr(equals + 1), *column);
+            append_numbers(line.substr(equals + 1), *column, listener);
         }
         at = next;
+        listener.tick();
     }
     if (any) records.end_record();
     return records;

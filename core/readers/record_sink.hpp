@@ -8,14 +8,15 @@
 
 namespace linear_treeshap {
 
-class Document {
+class RecordSink {
   public:
-    Document(std::string_view list_name, const std::vector<std::string>& fields)
-        : list_name_(list_name), records_(fields) {}
+    RecordSink(std::string_view list_name, const std::vector<std::string>& fields, const Control::Poll& poll)
+        : list_name_(list_name), records_(fields), listener_(poll) {}
 
     // A '{' or a '['. Readers recurse, so this is also what keeps a hostile file off the end of the stack.
     void open(char bracket) {
         if (++depth_ > max_depth) throw std::invalid_argument("values are nested too deeply");
+        listener_.tick();
         if (in_records()) {
             if (depth_ == records_depth_ + 1 && bracket != '{') refuse_record();
         } else if (bracket == '[' && name_ == list_name_) {
@@ -53,9 +54,10 @@ class Document {
         }
     }
 
-    // A number, a text or a word, given as JSON or as a number, whichever is wanted.
+    // A number, a string or a word, given as JSON or as a number, whichever is wanted.
     template <class AsJson, class AsNumber>
     void scalar(AsJson as_json, AsNumber as_number) {
+        listener_.tick();
         if (!in_records())
             write(as_json());
         else if (depth_ == records_depth_)
@@ -87,6 +89,7 @@ class Document {
 
     std::string list_name_;
     Records records_;
+    Listener listener_;
     std::string_view name_;     // of the value to come
     Column* column_ = nullptr;  // where its numbers go
     int depth_ = 0;

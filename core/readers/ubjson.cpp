@@ -44,7 +44,7 @@ std::string to_json(std::string_view text) {
 
 class UbjsonReader {
   public:
-    UbjsonReader(std::string_view bytes, Document& document) : bytes_(bytes), document_(document) {}
+    UbjsonReader(std::string_view bytes, RecordSink& sink) : bytes_(bytes), sink_(sink) {}
 
     void read() {
         value();
@@ -125,18 +125,18 @@ class UbjsonReader {
         if (marker == '[') return array();
         if (marker == 'S') {
             const std::string_view text = take(count(1));
-            return document_.scalar([&] { return to_json(text); }, [&] { return number_in(text); });
+            return sink_.scalar([&] { return to_json(text); }, [&] { return number_in(text); });
         }
-        if (marker == 'T') return document_.scalar([] { return "true"; }, [] { return 1.0; });
-        if (marker == 'F') return document_.scalar([] { return "false"; }, [] { return 0.0; });
-        if (marker == 'Z') return document_.scalar([] { return "null"; }, [] { return std::nan(""); });
+        if (marker == 'T') return sink_.scalar([] { return "true"; }, [] { return 1.0; });
+        if (marker == 'F') return sink_.scalar([] { return "false"; }, [] { return 0.0; });
+        if (marker == 'Z') return sink_.scalar([] { return "null"; }, [] { return std::nan(""); });
         if (!with_type(marker, [&](auto type) { number<decltype(type)>(); })) damaged("an unknown marker");
     }
 
     template <class Number>
     void number() {
         const Number number = take_number<Number>();
-        document_.scalar([&] { return to_json(number); }, [&] { return static_cast<double>(number); });
+        sink_.scalar([&] { return to_json(number); }, [&] { return static_cast<double>(number); });
     }
 
     double number_in(std::string_view text) const {
@@ -146,18 +146,18 @@ class UbjsonReader {
     }
 
     void object() {
-        document_.open('{');
+        sink_.open('{');
         while (peek() != '}') {
             const std::string_view name = take(count(1));
-            document_.name(name, [&] { return to_json(name); });
+            sink_.name(name, [&] { return to_json(name); });
             value();
         }
         ++at_;
-        document_.close('}');
+        sink_.close('}');
     }
 
     void array() {
-        document_.open('[');
+        sink_.open('[');
         if (peek() == '$') {
             ++at_;
             numbers(next());
@@ -168,7 +168,7 @@ class UbjsonReader {
             while (peek() != ']') value();
             ++at_;
         }
-        document_.close(']');
+        sink_.close(']');
     }
 
     // Numbers of one type; their count comes first.
@@ -176,7 +176,7 @@ class UbjsonReader {
         const bool is_number = with_type(marker, [&](auto type) {
             if (next() != '#') damaged("expected the count of an array");
             const std::size_t n = count(sizeof type);
-            if (document_.skips())
+            if (sink_.skips())
                 at_ += n * sizeof type;
             else
                 for (std::size_t i = 0; i < n; ++i) number<decltype(type)>();
@@ -185,16 +185,17 @@ class UbjsonReader {
     }
 
     std::string_view bytes_;
-    Document& document_;
+    RecordSink& sink_;
     std::size_t at_ = 0;
 };
 
 }  // namespace
 
-Records read_ubjson(std::string_view bytes, std::string_view list_name, const std::vector<std::string>& fields) {
-    Document document(list_name, fields);
-    UbjsonReader(bytes, document).read();
-    return document.take();
+Records read_ubjson(std::string_view bytes, std::string_view list_name, const std::vector<std::string>& fields,
+                    const Control::Poll& poll) {
+    RecordSink sink(list_name, fields, poll);
+    UbjsonReader(bytes, sink).read();
+    return sink.take();
 }
 
 }  // namespace linear_treeshap

@@ -9,7 +9,9 @@ import json
 import locale
 import math
 import platform
+import signal
 import struct
+import time
 from collections.abc import Callable, Iterator
 from pathlib import Path
 from typing import Any
@@ -299,3 +301,38 @@ def test_the_decimal_point_is_a_point_in_every_locale(read: Read, data: bytes) -
     """0.125 must not become 0."""
     assert locale.localeconv()["decimal_point"] == ","
     assert read(data)[1]["weight"][0][1] == 0.125
+
+
+def long_file(kind: str, n_numbers: int) -> bytes:
+    """One tree of so many numbers."""
+    if kind == "ubjson":
+        return b"{i\x05trees[{i\x04left[" + b"Si\x040.25" * n_numbers + b"]}]}"
+    if kind == "json":
+        return b'{"trees":[{"left":[0' + b",0.25" * (n_numbers - 1) + b"]}]}"
+    return b"tree\n\nTree=0\nleft=" + b"0.25 " * n_numbers + b"\nend of trees\n"
+
+
+@pytest.mark.parametrize("kind", READERS)
+def test_signals_are_heard_while_a_long_file_is_read(kind: str) -> None:
+    """A reader that does not listen hears all of them at once, when it is done."""
+    heard = 0
+
+    def hear(*_: object) -> None:
+        nonlocal heard
+        heard += 1
+
+    read = READERS[kind][0]
+    before = signal.signal(signal.SIGALRM, hear)
+    try:
+        n_numbers, lasted = 1 << 20, 0.0
+        while lasted < 0.3:  # six times as long as a reader may be deaf, however busy the machine is
+            data, n_numbers, heard = long_file(kind, n_numbers), 2 * n_numbers, 0
+            signal.setitimer(signal.ITIMER_REAL, 0.01, 0.01)
+            start = time.process_time()
+            found = read(data)  # kept: to let go of it would take long enough for another signal
+            lasted = time.process_time() - start
+            signal.setitimer(signal.ITIMER_REAL, 0)
+            assert len(found[1]["left"][0]) == n_numbers // 2
+    finally:
+        signal.signal(signal.SIGALRM, before)
+    assert heard >= 4
