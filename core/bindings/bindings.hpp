@@ -16,6 +16,7 @@
 
 #include "bindings/gil.hpp"
 #include "kernels/kernel.hpp"
+#include "model/ensemble.hpp"
 #include "run/parallel.hpp"
 
 namespace linear_treeshap {
@@ -40,6 +41,25 @@ template <class T>
 std::span<const T> span(const Array<T>& a) {
     return {a.data(), a.size()};
 }
+
+// The trees of an ensemble, as Python holds them: names and meanings are those of ensemble.py.
+struct Trees {
+    Array<std::int64_t> tree_offsets;
+    Array<std::int32_t> left;
+    Array<std::int32_t> right;
+    Array<std::int32_t> feature;
+    Array<double> threshold;
+    Array<bool> missing_left;
+    Array<std::int32_t> category_set;
+    Array<std::int64_t> category_offsets;
+    Array<std::int32_t> category_codes;
+    Array<double> cover;
+    Matrix<double> value;
+    Array<std::int32_t> tree_output;
+
+    // As long as these arrays live. Who plays, and how rows are read, is for the caller to say.
+    EnsembleView view() const;  // trees.cpp
+};
 
 inline void require(bool fits) {
     if (!fits) throw nb::value_error("an array has the wrong shape");
@@ -73,6 +93,7 @@ inline Control::Poll poll_for(const Progress& progress) {
 RuleFor rule_for(const nb::callable& rule);  // program.cpp
 
 void bind_readers(nb::module_& m);
+void bind_trees(nb::module_& m);
 void bind_program(nb::module_& m);
 void bind_values(nb::module_& m);
 void bind_sets(nb::module_& m);

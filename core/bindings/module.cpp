@@ -8,6 +8,7 @@ NB_MODULE(_core, m) {
     // nobody who ends a script wants to read about it.
     nb::set_leak_warnings(false);
     bind_readers(m);
+    bind_trees(m);
     bind_program(m);
     bind_values(m);
     bind_sets(m);

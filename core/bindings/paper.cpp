@@ -29,35 +29,14 @@ void bind_paper(nb::module_& m) {
     nb::class_<LinearTreeShap>(m, "LinearTreeShap")
         .def(
             "__init__",
-            [](LinearTreeShap* forest, const Array<std::int64_t>& tree_offsets, const Array<std::int32_t>& left,
-               const Array<std::int32_t>& right, const Array<std::int32_t>& feature, const Array<double>& threshold,
-               const Array<bool>& missing_left, const Array<std::int32_t>& category_set,
-               const Array<std::int64_t>& category_offsets, const Array<std::int32_t>& category_codes,
-               const Array<double>& cover, const Matrix<double>& value, const Array<std::int32_t>& tree_output,
-               std::int32_t n_features, std::int32_t n_outputs) {
-                const EnsembleView view{.tree_offsets = span(tree_offsets),
-                                        .left = span(left),
-                                        .right = span(right),
-                                        .feature = span(feature),
-                                        .threshold = span(threshold),
-                                        .missing_left = span(missing_left),
-                                        .category_set = span(category_set),
-                                        .category_offsets = span(category_offsets),
-                                        .category_codes = span(category_codes),
-                                        .cover = span(cover),
-                                        .value = {value.data(), value.size()},
-                                        .tree_output = span(tree_output),
-                                        .player = {},  // the paper gives values to features
-                                        .width = static_cast<std::int32_t>(value.shape(1)),
-                                        .n_outputs = n_outputs,
-                                        .n_players = n_features,
-                                        .is_float32 = false};
+            [](LinearTreeShap* forest, const Trees& trees, std::int32_t n_features, std::int32_t n_outputs) {
+                EnsembleView view = trees.view();  // without players: the paper gives values to features
+                view.n_players = n_features;
+                view.n_outputs = n_outputs;
                 const WithoutGil no_gil;
                 new (forest) LinearTreeShap(view);
             },
-            nb::kw_only(), "tree_offsets"_a, "left"_a, "right"_a, "feature"_a, "threshold"_a, "missing_left"_a,
-            "category_set"_a, "category_offsets"_a, "category_codes"_a, "cover"_a, "value"_a, "tree_output"_a,
-            "n_features"_a, "n_outputs"_a)
+            "trees"_a, nb::kw_only(), "n_features"_a, "n_outputs"_a)
         .def_prop_ro("degrees",
                      [](const LinearTreeShap& forest) {
                          std::vector<std::size_t> degrees;

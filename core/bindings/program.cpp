@@ -84,39 +84,21 @@ void bind_program(nb::module_& m) {
 
     m.def(
         "compile",
-        [](const Array<std::int64_t>& tree_offsets, const Array<std::int32_t>& left, const Array<std::int32_t>& right,
-           const Array<std::int32_t>& feature, const Array<double>& threshold, const Array<bool>& missing_left,
-           const Array<std::int32_t>& category_set, const Array<std::int64_t>& category_offsets,
-           const Array<std::int32_t>& category_codes, const Array<double>& cover, const Matrix<double>& value,
-           const Array<std::int32_t>& tree_output, const Array<std::int32_t>& player, std::int32_t n_outputs,
-           std::int32_t n_players, bool is_float32, const nb::callable& rule,
-           const std::optional<std::string>& kernel) {
-            const EnsembleView view{.tree_offsets = span(tree_offsets),
-                                    .left = span(left),
-                                    .right = span(right),
-                                    .feature = span(feature),
-                                    .threshold = span(threshold),
-                                    .missing_left = span(missing_left),
-                                    .category_set = span(category_set),
-                                    .category_offsets = span(category_offsets),
-                                    .category_codes = span(category_codes),
-                                    .cover = span(cover),
-                                    .value = {value.data(), value.size()},
-                                    .tree_output = span(tree_output),
-                                    .player = span(player),
-                                    .width = static_cast<std::int32_t>(value.shape(1)),
-                                    .n_outputs = n_outputs,
-                                    .n_players = n_players,
-                                    .is_float32 = is_float32};
+        [](const Trees& trees, const Array<std::int32_t>& player, std::int32_t n_outputs, std::int32_t n_players,
+           bool is_float32, const nb::callable& rule, const std::optional<std::string>& kernel) {
+            EnsembleView view = trees.view();
+            view.player = span(player);
+            view.n_outputs = n_outputs;
+            view.n_players = n_players;
+            view.is_float32 = is_float32;
             const Kernel& chosen = kernel_named(kernel);
             const Progress nobody;
             const auto poll = poll_for(nobody);
             const WithoutGil no_gil;
             return std::make_unique<Compiled>(Compiled{compile(view, rule_for(rule), poll), chosen});
         },
-        nb::kw_only(), "tree_offsets"_a, "left"_a, "right"_a, "feature"_a, "threshold"_a, "missing_left"_a,
-        "category_set"_a, "category_offsets"_a, "category_codes"_a, "cover"_a, "value"_a, "tree_output"_a, "player"_a,
-        "n_outputs"_a, "n_players"_a, "is_float32"_a, "rule"_a, "kernel"_a.none());
+        "trees"_a, nb::kw_only(), "player"_a, "n_outputs"_a, "n_players"_a, "is_float32"_a, "rule"_a,
+        "kernel"_a.none());
 }
 
 }  // namespace linear_treeshap

@@ -9,11 +9,10 @@
 #include "compile/program.hpp"
 #include "kernels/isa.hpp"
 #include "kernels/simd.hpp"
+#include "model/at.hpp"
 
 LTS_BEGIN_ISA
 namespace linear_treeshap::LTS_ISA {
-
-inline std::size_t at(std::int32_t i) { return static_cast<std::size_t>(i); }
 
 // The columns the chunk reads, transposed; rows beyond the last are zeros that nobody looks at.
 template <class Number>

@@ -20,6 +20,25 @@ def read_lightgbm(data: npt.NDArray[np.uint8], fields: Sequence[str]) -> Records
 def kernels() -> list[str]: ...
 def gauss_legendre(n_points: int) -> tuple[Numbers, Numbers, Numbers]: ...
 
+# The trees of a TreeEnsemble, as it has them.
+class Trees:
+    def __init__(
+        self,
+        *,
+        tree_offsets: npt.NDArray[np.int64],
+        left: npt.NDArray[np.int32],
+        right: npt.NDArray[np.int32],
+        feature: npt.NDArray[np.int32],
+        threshold: npt.NDArray[np.float64],
+        missing_left: npt.NDArray[np.bool_],
+        category_set: npt.NDArray[np.int32],
+        category_offsets: npt.NDArray[np.int64],
+        category_codes: npt.NDArray[np.int32],
+        cover: npt.NDArray[np.float64],
+        value: npt.NDArray[np.float64],
+        tree_output: npt.NDArray[np.int32],
+    ) -> None: ...
+
 class Program:
     @property
     def kernel(self) -> str: ...
@@ -34,19 +53,8 @@ class Program:
     ) -> None: ...
 
 def compile(
+    trees: Trees,
     *,
-    tree_offsets: npt.NDArray[np.int64],
-    left: npt.NDArray[np.int32],
-    right: npt.NDArray[np.int32],
-    feature: npt.NDArray[np.int32],
-    threshold: npt.NDArray[np.float64],
-    missing_left: npt.NDArray[np.bool_],
-    category_set: npt.NDArray[np.int32],
-    category_offsets: npt.NDArray[np.int64],
-    category_codes: npt.NDArray[np.int32],
-    cover: npt.NDArray[np.float64],
-    value: npt.NDArray[np.float64],
-    tree_output: npt.NDArray[np.int32],
     player: npt.NDArray[np.int32],
     n_outputs: int,
     n_players: int,
@@ -108,24 +116,7 @@ class BackgroundEngine:
     ) -> None: ...
 
 class LinearTreeShap:
-    def __init__(
-        self,
-        *,
-        tree_offsets: npt.NDArray[np.int64],
-        left: npt.NDArray[np.int32],
-        right: npt.NDArray[np.int32],
-        feature: npt.NDArray[np.int32],
-        threshold: npt.NDArray[np.float64],
-        missing_left: npt.NDArray[np.bool_],
-        category_set: npt.NDArray[np.int32],
-        category_offsets: npt.NDArray[np.int64],
-        category_codes: npt.NDArray[np.int32],
-        cover: npt.NDArray[np.float64],
-        value: npt.NDArray[np.float64],
-        tree_output: npt.NDArray[np.int32],
-        n_features: int,
-        n_outputs: int,
-    ) -> None: ...
+    def __init__(self, trees: Trees, *, n_features: int, n_outputs: int) -> None: ...
     @property
     def degrees(self) -> list[int]: ...  # (n_trees,) the most features on a path
     # rows (n_rows, n_features), phi (n_rows, n_features, n_outputs), added to

@@ -27,7 +27,7 @@ import numpy as np
 import numpy.typing as npt
 
 from . import _core
-from .engines.program import tree_arrays
+from .engines.program import trees_of
 from .errors import AdditivityError, InputError, ModelError
 from .model.ensemble import Float64, TreeEnsemble
 
@@ -129,7 +129,7 @@ class LinearTreeShap:
         _check_reach(ensemble, slice(None))
         self.ensemble = ensemble
         self._compiled = _core.LinearTreeShap(
-            **tree_arrays(ensemble),
+            trees_of(ensemble),
             n_features=ensemble.n_features,
             n_outputs=ensemble.n_outputs,
         )

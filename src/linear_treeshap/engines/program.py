@@ -7,7 +7,6 @@ never changes after it is made.
 from __future__ import annotations
 
 import os
-from typing import Any
 
 import numpy as np
 import numpy.typing as npt
@@ -20,7 +19,7 @@ from .contract import Values
 from .indices import SHAPLEY, Index
 from .threads import n_threads
 
-__all__ = ["BLOCK_ROWS", "KERNEL_VARIABLE", "Program", "block_weights", "kernels", "tree_arrays"]
+__all__ = ["BLOCK_ROWS", "KERNEL_VARIABLE", "Program", "block_weights", "kernels", "trees_of"]
 
 Float64 = npt.NDArray[np.float64]
 
@@ -58,7 +57,7 @@ class Program:
         self.n_players = ensemble.n_features if players is None else players.n_players
         self.n_outputs = ensemble.n_outputs
         self.compiled = _core.compile(
-            **{**tree_arrays(ensemble), "value": _in_range(ensemble, self._exponents)},
+            trees_of(ensemble, value=_in_range(ensemble, self._exponents)),
             player=np.arange(ensemble.n_features, dtype=np.int32) if players is None else players.of_column,
             n_outputs=ensemble.n_outputs,
             n_players=self.n_players,
@@ -102,11 +101,23 @@ class Program:
         return out + np.add.reduceat(block_weights(len(rows)), starts)[:, None] * self._constants
 
 
-def tree_arrays(ensemble: TreeEnsemble) -> dict[str, Any]:
-    """The trees as C++ takes them, by name: `_core.compile` has their types."""
-    names = ["tree_offsets", "left", "right", "feature", "threshold", "missing_left", "category_set"]
-    names += ["category_offsets", "category_codes", "cover", "value", "tree_output"]
-    return {name: getattr(ensemble, name) for name in names}
+def trees_of(ensemble: TreeEnsemble, *, value: Float64 | None = None) -> _core.Trees:
+    """The trees as C++ takes them; with another ``value`` for each node, if one is given."""
+    e = ensemble
+    return _core.Trees(
+        tree_offsets=e.tree_offsets,
+        left=e.left,
+        right=e.right,
+        feature=e.feature,
+        threshold=e.threshold,
+        missing_left=e.missing_left,
+        category_set=e.category_set,
+        category_offsets=e.category_offsets,
+        category_codes=e.category_codes,
+        cover=e.cover,
+        value=e.value if value is None else value,
+        tree_output=e.tree_output,
+    )
 
 
 def _constants(ensemble: TreeEnsemble) -> Float64:
