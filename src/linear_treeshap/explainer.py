@@ -7,14 +7,21 @@ from __future__ import annotations
 
 import os
 from collections.abc import Callable, Iterator, Mapping, Sequence
-from dataclasses import replace
+from dataclasses import dataclass, replace
 from functools import partial
-from typing import Any, Literal, cast
+from typing import Any
 
 import numpy as np
 import numpy.typing as npt
 
-from .engines.background_rows import Background, read_background, user_background, with_covers_of
+from .engines.background_rows import (
+    Background,
+    Perturbation,
+    perturbation_of,
+    read_background,
+    user_background,
+    with_covers_of,
+)
 from .engines.choice import engine_for
 from .engines.contract import Engine
 from .engines.indices import index_of
@@ -22,7 +29,7 @@ from .engines.sets import Kind, SetEngine, adds_up, interaction_kind
 from .engines.threads import n_threads
 from .errors import FileFormatError, InputError
 from .importers import import_model, raw_prediction
-from .importers.model_output import link_for, saved_model_of
+from .importers.model_output import link_for, outcomes, saved_model_of
 from .importers.pipelines.preprocessing import preprocessing_of
 from .model.ensemble import TreeEnsemble, first_trees, widened
 from .model.saved_model import SavedModel
@@ -39,11 +46,10 @@ from .results.output_array import OutputArray
 from .rows.frames import is_frame
 from .rows.tables import take_rows, width_of
 
-__all__ = ["TreeExplainer", "explain"]
+__all__ = ["AskedSets", "TreeExplainer", "explain"]
 
 Array = npt.NDArray[Any]
 Float64 = npt.NDArray[np.float64]
-Perturbation = Literal["auto", "interventional", "tree_path_dependent"]
 
 
 class TreeExplainer:
@@ -125,8 +131,8 @@ class TreeExplainer:
         data_weights: Any = None,
         n_jobs: int | None = None,
     ) -> None:
-        self.feature_perturbation = _perturbation(feature_perturbation, data, data_weights)
-        self.data = data
+        self.feature_perturbation = perturbation_of(feature_perturbation, data, data_weights)
+        self.data = data.rows if isinstance(data, Background) else data
         self.model = model
         self.ensemble = import_model(model)
         if self.ensemble.row_format.takes_more and feature_names is not None:
@@ -457,33 +463,24 @@ class TreeExplainer:
         ...     TreeExplainer.load(path)
         TreeExplainer(1 tree, 2 leaves, depth 1, 1 feature, 1 output)
         """
+        from .storage.arguments import keep
         from .storage.fingerprint import take_fingerprint
-        from .storage.saved_explainer import Explained, SavedExplainer, write
+        from .storage.saved_explainer import write
 
-        ensemble, players = self.ensemble, self._assignment.in_trees
-        if ensemble.feature_names is None and self._preprocessing is not None and self._assignment.tree_names:
-            # The names that the pipeline gives its columns. Those a user gives are labels: they need not be
-            # the names of the columns in a frame.
-            named = replace(ensemble.row_format, feature_names=self._assignment.tree_names)
-            ensemble = replace(ensemble, row_format=named)
-        is_plain = players.are_columns and self.feature_names in (None, ensemble.feature_names)
-        background = self._background
-        write(
-            path,
-            SavedExplainer(
-                ensemble,
-                None if is_plain else players,
-                Explained(
-                    saved_model_of(self.model, ensemble),
-                    self.model_output,  # type: ignore[arg-type]  # a function is refused there
-                    self.feature_perturbation,
-                    self.index,
-                ),
-                None if background is None else background.rows,
-                None if background is None else background.weights,
-                self._fingerprint if self._has_no_model else take_fingerprint(self.model, self.ensemble),
+        kept = keep(
+            self.model,
+            self.ensemble,
+            self._assignment,
+            self._preprocessing,
+            model_output=self.model_output,
+            feature_perturbation=self.feature_perturbation,
+            index=self.index,
+            background=self._background,
+            fingerprint=(
+                self._fingerprint if self._has_no_model else take_fingerprint(self.model, self.ensemble)
             ),
         )
+        write(path, kept)
 
     @classmethod
     def load(
@@ -519,40 +516,26 @@ class TreeExplainer:
         0.5
         True
         """
+        from .storage.arguments import arguments_of
         from .storage.saved_explainer import read
 
         saved = read(path)
-        was = saved.explained
         is_as_saved = all(x is None for x in (data, model_output, feature_perturbation, index, groups))
-        if data is None and data_weights is not None:
-            raise InputError("data_weights are weights of background rows: pass these as data=.")
-        if data is None and was is not None and feature_perturbation in (None, was.feature_perturbation):
-            feature_perturbation = cast(Perturbation, was.feature_perturbation)
-            if saved.background_rows is not None:
-                data = Background(saved.background_rows, saved.background_weights)
-        names = None
-        if groups is None and saved.players is not None and saved.players.are_columns:
-            names = saved.players.names
-        elif groups is None:
-            groups = saved.players
+        arguments = arguments_of(
+            saved,
+            data=data,
+            data_weights=data_weights,
+            model_output=model_output,
+            feature_perturbation=feature_perturbation,
+            index=index,
+            groups=groups,
+        )
         try:
-            explainer = cls(
-                saved.ensemble if was is None else was.model,
-                data,
-                (was.model_output if was else "raw") if model_output is None else model_output,
-                feature_perturbation or "auto",
-                names,
-                index=(was.index if was else "shapley") if index is None else index,
-                groups=groups,
-                data_weights=data_weights,
-                n_jobs=n_jobs,
-            )
+            explainer = cls(**arguments, n_jobs=n_jobs)
         except InputError as error:
             if not is_as_saved:
                 raise
             raise FileFormatError(f"Cannot read {os.fspath(path)!r}: {error}") from error
-        if isinstance(data, Background):
-            explainer.data = data.rows
         explainer._fingerprint = saved.fingerprint
         return explainer
 
@@ -615,16 +598,7 @@ class TreeExplainer:
         """(n_rows,) the outcomes that the output depends on; None if it depends on none."""
         if self._link is None or not self._link.needs_y:
             return None
-        if y is None:
-            raise InputError(
-                f"model_output={self.model_output!r} needs the true outcome of each row: pass y=."
-            )
-        truth = np.asarray(y, dtype=np.float64).reshape(-1)
-        if len(truth) != user_rows.n_rows or not np.isfinite(truth).all():
-            raise InputError(
-                f"y must have one finite number for each of the {user_rows.n_rows} rows, got {len(truth)}."
-            )
-        return truth
+        return outcomes(y, user_rows.n_rows, self.model_output)
 
     def _values(
         self,
@@ -668,16 +642,6 @@ class TreeExplainer:
         """The engine of an interaction index, and its name."""
         kind = interaction_kind(asked, self._index)
         return kind or str(self.index), self._engine.sets(kind, order)
-
-    def _slices(
-        self, X: Any, check_additivity: bool | float, adds_up: bool
-    ) -> Iterator[tuple[npt.NDArray[np.floating], Callable[[Float64], None]]]:
-        """The rows ``X`` as the engine reads them, some at a time, and a check of the sum of their values."""
-        user_rows = self._read(X, self.ensemble)
-        checks = self._check(user_rows, self.ensemble, self._engine, check_additivity, adds_up)
-        for some in user_rows.slices():
-            block = user_rows.rows[some]
-            yield block, partial(checks.total, some, block)
 
     @property
     def _has_no_model(self) -> bool:
@@ -790,21 +754,36 @@ def explain(
     return TreeExplainer(model, groups=groups, n_jobs=n_jobs)(X, check_additivity=check_additivity)
 
 
-def _perturbation(asked: str, data: Any, data_weights: Any) -> str:
-    if asked not in ("auto", "interventional", "tree_path_dependent"):
-        raise InputError(
-            f"feature_perturbation must be 'auto', 'interventional' or 'tree_path_dependent', got {asked!r}."
+@dataclass(frozen=True)
+class AskedSets:
+    """An interaction index of an explainer, for those who sum over rows: see `linear_treeshap.importance`."""
+
+    explainer: TreeExplainer
+    order: int
+    kind: str
+    engine: SetEngine
+
+    @classmethod
+    def of(cls, explainer: TreeExplainer, order: int, index: Kind | None) -> AskedSets:
+        """The sets of up to ``order`` players that meet in a tree."""
+        return cls(explainer, order, *explainer._set_engine(index, order))
+
+    def slices(
+        self, X: Any, check_additivity: bool | float
+    ) -> Iterator[tuple[npt.NDArray[np.floating], Callable[[Float64], None]]]:
+        """The rows ``X`` as the engine reads them, some at a time, and a check of the sum of their values."""
+        explainer = self.explainer
+        user_rows = explainer._read(X, explainer.ensemble)
+        checks = explainer._check(
+            user_rows,
+            explainer.ensemble,
+            explainer._engine,
+            check_additivity,
+            adds_up(self.kind, self.order),
         )
-    if data is None and data_weights is not None:
-        raise InputError("data_weights are weights of background rows: pass these as data=.")
-    if data is None and asked == "interventional":
-        raise InputError(
-            "feature_perturbation='interventional' needs background rows: pass data=. Without them, "
-            "'tree_path_dependent' uses the shares of training rows that the trees remember."
-        )
-    if asked == "auto":
-        return "tree_path_dependent" if data is None else "interventional"
-    return asked
+        for some in user_rows.slices():
+            block = user_rows.rows[some]
+            yield block, partial(checks.total, some, block)
 
 
 def _is_off(check_additivity: bool | float) -> bool:

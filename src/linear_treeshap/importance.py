@@ -10,8 +10,8 @@ from typing import Any
 
 import numpy as np
 
-from .engines.sets import Kind, adds_up
-from .explainer import TreeExplainer
+from .engines.sets import Kind
+from .explainer import AskedSets, TreeExplainer
 from .results.axes import names_of
 from .results.sums import GlobalImportance, GlobalInteractions
 from .rows.frames import is_frame
@@ -93,19 +93,20 @@ def global_interactions(
     2  Feature 0 × Feature 1       2.0   2.0
     """
     explainer = model if isinstance(model, TreeExplainer) else TreeExplainer(model)
-    kind, engine = explainer._set_engine(index, order)
+    asked = AskedSets.of(explainer, order, index)
+    engine = asked.engine
     n_jobs = explainer.n_jobs if n_jobs is None else n_jobs
     shape = (len(engine.sets), engine.n_outputs)
     n_rows, sum_abs, total = 0, np.zeros(shape), np.zeros(shape)
     for batch in _batches(batches):
-        for rows, check in explainer._slices(batch, check_additivity, adds_up(kind, order)):
+        for rows, check in asked.slices(batch, check_additivity):
             before = total.sum(axis=0)
             n_rows += len(rows)
             engine.add_up(rows, total, sum_abs, n_jobs=n_jobs)
             check(total.sum(axis=0) - before)
     outputs = names_of(explainer.ensemble.output_names, "Output", shape[1])
     names = tuple(explainer.players.names)
-    return GlobalInteractions(n_rows, engine.sets, sum_abs, total, names, outputs, kind)
+    return GlobalInteractions(n_rows, engine.sets, sum_abs, total, names, outputs, asked.kind)
 
 
 def _batches(batches: Any) -> Iterator[Any]:

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from dataclasses import dataclass, replace
-from typing import Any
+from typing import Any, Literal
 
 import numpy as np
 import numpy.typing as npt
@@ -15,10 +15,21 @@ from ..model.routing import visited_nodes
 from ..players.assignment import Assignment
 from ..players.user_rows import UserRows
 
-__all__ = ["Background", "merge_alike", "read_background", "user_background", "with_covers_of"]
+__all__ = [
+    "Background",
+    "Perturbation",
+    "merge_alike",
+    "perturbation_of",
+    "read_background",
+    "user_background",
+    "with_covers_of",
+]
 
 Array = npt.NDArray[Any]
 Float64 = npt.NDArray[np.float64]
+
+#: What an absent feature is taken for.
+Perturbation = Literal["auto", "interventional", "tree_path_dependent"]
 
 #: Weights are scaled if the largest is beyond this power of two, or below its inverse.
 _MAX_WEIGHT_BITS = 64
@@ -47,6 +58,24 @@ class Background:
         if self.weights is None:
             return np.full(len(self.rows), 1.0 / len(self.rows))
         return np.asarray(self.weights / self.weights.sum())
+
+
+def perturbation_of(asked: str, data: Any, data_weights: Any) -> str:
+    """Which of the two was asked for; an InputError says what does not fit it."""
+    if asked not in ("auto", "interventional", "tree_path_dependent"):
+        raise InputError(
+            f"feature_perturbation must be 'auto', 'interventional' or 'tree_path_dependent', got {asked!r}."
+        )
+    if data is None and data_weights is not None:
+        raise InputError("data_weights are weights of background rows: pass these as data=.")
+    if data is None and asked == "interventional":
+        raise InputError(
+            "feature_perturbation='interventional' needs background rows: pass data=. Without them, "
+            "'tree_path_dependent' uses the shares of training rows that the trees remember."
+        )
+    if asked == "auto":
+        return "tree_path_dependent" if data is None else "interventional"
+    return asked
 
 
 def user_background(

@@ -7,6 +7,7 @@ from collections.abc import Mapping
 from typing import Any
 
 import numpy as np
+import numpy.typing as npt
 
 from ..errors import InputError
 from ..model.ensemble import TreeEnsemble
@@ -14,7 +15,7 @@ from ..model.links import Exponential, Function, Link, Logistic, LogLoss, Square
 from ..model.saved_model import SavedModel
 from .links import is_softmax, link_of, predicts_raw
 
-__all__ = ["is_distribution", "link_for", "methods_of", "saved_model_of"]
+__all__ = ["is_distribution", "link_for", "methods_of", "outcomes", "saved_model_of"]
 
 #: What shap calls outputs; the name of any prediction method is allowed besides.
 _CHOICES = ("raw", "probability", "log_loss")
@@ -37,8 +38,8 @@ def link_for(model_output: Any, model: Any, ensemble: TreeEnsemble, *, has_backg
     link = _link(model_output, model, ensemble)
     if link is not None and not has_background:
         raise InputError(
-            f"model_output={model_output!r} is not the raw output of this model. Other outputs bend the sum "
-            f"of the trees, and are explained for pairs of a row and a background row: pass data=, with "
+            f"model_output={model_output!r} is not the raw output of this model. Other outputs transform the "
+            f"sum of the trees, and are explained for pairs of a row and a background row: pass data=, with "
             f"feature_perturbation='interventional'. Or use model_output='raw'."
         )
     return link
@@ -82,6 +83,16 @@ def _link(model_output: Any, model: Any, ensemble: TreeEnsemble) -> Link | None:
         f"Use model_output='raw', or pass the function of a raw output that you want explained, "
         f"model_output={example} for instance."
     )
+
+
+def outcomes(y: Any, n_rows: int, model_output: Any) -> npt.NDArray[np.float64]:
+    """(n_rows,) the true outcomes that ``model_output`` depends on."""
+    if y is None:
+        raise InputError(f"model_output={model_output!r} needs the true outcome of each row: pass y=.")
+    found = np.asarray(y, dtype=np.float64).reshape(-1)
+    if len(found) != n_rows or not np.isfinite(found).all():
+        raise InputError(f"y must have one finite number for each of the {n_rows} rows, got {len(found)}.")
+    return found
 
 
 def methods_of(model: Any) -> tuple[str, ...]:
