@@ -113,9 +113,7 @@ class JsonReader {
 
 Records read_json(std::string_view text, std::string_view list_name, const std::vector<std::string>& fields,
                   const Control::Poll& poll) {
-    RecordSink sink(list_name, fields, poll);
-    JsonReader(text, sink).read();
-    return sink.take();
+    return read_records<JsonReader>(text, list_name, fields, poll);
 }
 
 }  // namespace linear_treeshap

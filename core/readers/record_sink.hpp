@@ -97,4 +97,13 @@ class RecordSink {
     std::int64_t n_records_ = 0;
 };
 
+// All records of a file, by the reader of its grammar.
+template <class Reader>
+Records read_records(std::string_view file, std::string_view list_name, const std::vector<std::string>& fields,
+                     const Control::Poll& poll) {
+    RecordSink sink(list_name, fields, poll);
+    Reader(file, sink).read();
+    return sink.take();
+}
+
 }  // namespace linear_treeshap

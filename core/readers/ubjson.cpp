@@ -193,9 +193,7 @@ class UbjsonReader {
 
 Records read_ubjson(std::string_view bytes, std::string_view list_name, const std::vector<std::string>& fields,
                     const Control::Poll& poll) {
-    RecordSink sink(list_name, fields, poll);
-    UbjsonReader(bytes, sink).read();
-    return sink.take();
+    return read_records<UbjsonReader>(bytes, list_name, fields, poll);
 }
 
 }  // namespace linear_treeshap

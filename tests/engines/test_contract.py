@@ -164,27 +164,21 @@ def test_works_after_a_fork_in_the_midst_of_other_threads_work(explained: Explai
 
 
 #: Copies of the trees, so that a call takes many seconds.
-LONG_CALL = """
-import sys, numpy as np
-sys.path.insert(0, {tests!r})
+LONG_CASE = """
 from engine_cases import forest_for
 case, rows = forest_for({name!r}, n_copies=20)
 X = np.tile(rows(1000), (20, 1))
 out = np.empty((len(X), *case.shape))
-print("ready", flush=True)
-try:
-    case.write(X, out, n_jobs={n_jobs})
-    print("finished")
-except KeyboardInterrupt:
-    print("interrupted", flush=True)
-    case.explain(X[:10], n_jobs={n_jobs})
-    print("usable")
 """
 
 
 @pytest.mark.parametrize("n_jobs", [1, 2])
 def test_ctrl_c_interrupts_within_a_second(name: str, n_jobs: int) -> None:
-    assert interrupt(LONG_CALL.replace("{name!r}", repr(name)), n_jobs=n_jobs) == "usable\n"
+    interrupt(
+        LONG_CASE.format(name=name),
+        f"case.write(X, out, n_jobs={n_jobs})",
+        f"case.explain(X[:10], n_jobs={n_jobs})",
+    )
 
 
 def test_progress_is_reported_and_its_errors_stop_the_work(explained: Explained, many: Rows) -> None:

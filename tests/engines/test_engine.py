@@ -80,34 +80,23 @@ def test_a_hundred_thousand_columns_of_which_few_are_used() -> None:
     assert used.tolist() == [5, 70_000, 99_999]
 
 
-LONG_CALL = """
-import sys, time, numpy as np
-sys.path.insert(0, {tests!r})
+MANY_ROWS = """
 from strategies import copies, random_ensemble
 from engines import value_engine
-from linear_treeshap.engines.values import ValueEngine
-rng = np.random.default_rng(1)
-ensemble = copies(random_ensemble(rng, n_features=40, n_trees=20, max_depth=12, max_leaves=400), 100)
+ensemble = copies(random_ensemble(np.random.default_rng(1), n_features=40, {trees}), {n_copies})
 engine, rows = value_engine(ensemble), np.zeros((200_000, 40))
-out = np.empty((200_000, 40, 1))
-print("ready", flush=True)
-try:
-    engine.values(rows, out, n_jobs={n_jobs})
-    print("finished")
-except KeyboardInterrupt:
-    print("interrupted", flush=True)
-    engine.values(rows[:10], out[:10], n_jobs={n_jobs})
-    print("usable")
+out = np.empty((200_000, 40, ensemble.n_outputs))
 """
 
 
 def test_ctrl_c_interrupts_deep_trees_of_many_outputs() -> None:
     """Each of their leaves is a hundred times the work of another's."""
-    model = "n_trees=2, max_depth=60, max_leaves=40_000, n_outputs=16, vector_leaves=True), 2)"
-    call = LONG_CALL.replace("n_trees=20, max_depth=12, max_leaves=400), 100)", model).replace(
-        "40, 1)", "40, 16)"
+    trees = "n_trees=2, max_depth=60, max_leaves=40_000, n_outputs=16, vector_leaves=True"
+    interrupt(
+        MANY_ROWS.format(trees=trees, n_copies=2),
+        "engine.values(rows, out, n_jobs=1)",
+        "engine.values(rows[:10], out[:10], n_jobs=1)",
     )
-    assert interrupt(call, n_jobs=1) == "usable\n"
 
 
 AMONG_OTHERS = """
@@ -122,8 +111,12 @@ for _ in range(2):
 
 def test_ctrl_c_interrupts_while_other_threads_explain() -> None:
     """Those go on: Python hands signals to its main thread."""
-    begin, ready = LONG_CALL.split('print("ready"')
-    assert interrupt(begin + AMONG_OTHERS + 'print("ready"' + ready, n_jobs=2) == "usable\n"
+    many_rows = MANY_ROWS.format(trees="n_trees=20, max_depth=12, max_leaves=400", n_copies=100)
+    interrupt(
+        many_rows + AMONG_OTHERS,
+        "engine.values(rows, out, n_jobs=2)",
+        "engine.values(rows[:10], out[:10], n_jobs=2)",
+    )
 
 
 def test_the_environment_chooses_the_kernel(forest: TreeEnsemble, monkeypatch: pytest.MonkeyPatch) -> None:

@@ -30,23 +30,14 @@ LONG_CALLS = {
     ),
 }
 
-PROGRAM = """
-import sys, numpy as np
-sys.path.insert(0, {{tests!r}})
+BEFORE = """
 from strategies import chain, complete, copies
 from linear_treeshap import TreeExplainer
 rng = np.random.default_rng(0)
-{prepare}
-print("ready", flush=True)
-try:
-    {call}
-    print("finished")
-except KeyboardInterrupt:
-    print("interrupted", flush=True)
 """
 
 
 @pytest.mark.parametrize("name", LONG_CALLS)
 def test_ctrl_c_is_heard(name: str) -> None:
     prepare, call = LONG_CALLS[name]
-    assert interrupt(PROGRAM.format(prepare=prepare, call=call), n_jobs=1) == ""
+    interrupt(BEFORE + prepare, call)

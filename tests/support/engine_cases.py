@@ -85,6 +85,10 @@ def _mean(background: Background) -> dict[str, Any]:
     return {"background": background.rows, "background_weights": weights}
 
 
+def _against_background(ensemble: TreeEnsemble, row: Rows, background: Background) -> Any:
+    return oracle.shapley_values(ensemble, row, by="leaves", **_mean(background))
+
+
 CASES = {
     "values": Kind(
         _values, n_long=60_000, definition=lambda e, x, b: oracle.shapley_values(e, x, by="leaves")
@@ -98,15 +102,9 @@ CASES = {
         max_depth=6,
         n_background=100,
         n_long=60_000,
-        definition=lambda e, x, b: oracle.shapley_values(e, x, by="leaves", **_mean(b)),
+        definition=_against_background,
     ),
-    "scan": Kind(
-        _background,
-        max_depth=20,
-        n_background=100,
-        n_long=40_000,
-        definition=lambda e, x, b: oracle.shapley_values(e, x, by="leaves", **_mean(b)),
-    ),
+    "scan": Kind(_background, max_depth=20, n_background=100, n_long=40_000, definition=_against_background),
     "background pairs": Kind(
         _background_pairs,
         n_background=40,

@@ -9,13 +9,24 @@ import threading
 import time
 from pathlib import Path
 
+_PROGRAM = """
+import sys, numpy as np
+sys.path.insert(0, {tests!r})
+{prepare}
+print("ready", flush=True)
+try:
+    {call}
+    print("finished")
+except KeyboardInterrupt:
+    print("interrupted", flush=True)
+    {again}
+    print("usable")
+"""
 
-def interrupt(long_call: str, *, n_jobs: int) -> str:
-    """Run Python that says "ready", works long, and says "interrupted"; what it says after that.
 
-    ``{tests!r}`` and ``{n_jobs}`` in it are filled in.
-    """
-    code = long_call.format(tests=str(Path(__file__).parent), n_jobs=n_jobs)
+def interrupt(prepare: str, call: str, again: str = "pass") -> None:
+    """Run ``prepare``; ``call`` takes long, and is interrupted; ``again`` works after that."""
+    code = _PROGRAM.format(tests=str(Path(__file__).parent), prepare=prepare, call=call, again=again)
     with subprocess.Popen([sys.executable, "-c", code], stdout=subprocess.PIPE, text=True) as child:
         assert child.stdout is not None
         assert child.stdout.readline() == "ready\n"
@@ -26,4 +37,4 @@ def interrupt(long_call: str, *, n_jobs: int) -> str:
         waited = time.monotonic() - sent
         assert answer == "interrupted\n"
         assert waited < 3  # half a second at most when idle; generous to a busy machine
-        return child.stdout.read()
+        assert child.stdout.read() == "usable\n"

@@ -3,13 +3,21 @@
 from __future__ import annotations
 
 import inspect
-from collections.abc import Sequence
 from typing import Any
 
 import numpy as np
 import pytest
 from zoo import Rows, ZooModel, zoo_model
-from zoo_rows import N_ROWS, classes, coded_rows, coded_target, labelled_frame, numeric_rows, target
+from zoo_rows import (
+    N_ROWS,
+    classes,
+    coded_rows,
+    coded_target,
+    labelled_frame,
+    labelled_model,
+    numeric_rows,
+    target,
+)
 
 #: One thread, and categories that are split however few rows they have.
 LIGHTGBM_PARAMETERS = {
@@ -134,12 +142,4 @@ def lightgbm_categorical() -> ZooModel:
 def lightgbm_categorical_frame() -> ZooModel:
     """Words and numbers as categories; explained on a frame whose categories come in another order."""
     rows = coded_rows()
-    labels: dict[int, Sequence[Any]] = {0: ["red", "green", "blue"], 1: [10 * code for code in range(12)]}
-    model = lightgbm_regressor_on(labelled_frame(rows, labels), coded_target(rows))
-    return ZooModel(
-        model,
-        rows,
-        to_input=lambda rows: labelled_frame(rows, labels, reverse=True),
-        categorical=frozenset(labels),
-        takes_unknown_categories=False,
-    )
+    return labelled_model(lightgbm_regressor_on(labelled_frame(rows), coded_target(rows)), rows)

@@ -2,13 +2,13 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from typing import Any
 
 import numpy as np
 import numpy.typing as npt
 import pytest
-from zoo import Rows
+from zoo import Rows, ZooModel
 
 N_ROWS = 400
 
@@ -46,7 +46,11 @@ def coded_target(rows: Rows) -> Rows:
     return np.asarray((few == 0) * 2.0 + np.sin(3 * many) + target(rows[:, 2:]) * (1 + (many % 3 == 0)))
 
 
-def labelled_frame(rows: Rows, labels: dict[int, Sequence[Any]], reverse: bool = False) -> Any:
+#: Words and numbers as labels of the first two columns of `coded_rows`.
+LABELS: dict[int, Sequence[Any]] = {0: ["red", "green", "blue"], 1: [10 * code for code in range(12)]}
+
+
+def labelled_frame(rows: Rows, labels: Mapping[int, Sequence[Any]] = LABELS, *, reverse: bool = False) -> Any:
     """A data frame with columns f0, f1, …, those in ``labels`` of pandas' categorical type."""
     pandas = pytest.importorskip("pandas")
     columns: dict[str, Any] = {f"f{i}": column for i, column in enumerate(rows.T)}
@@ -55,3 +59,15 @@ def labelled_frame(rows: Rows, labels: dict[int, Sequence[Any]], reverse: bool =
         column = pandas.Categorical.from_codes(codes, categories=list(names))
         columns[f"f{feature}"] = column.set_categories(list(names)[::-1]) if reverse else column
     return pandas.DataFrame(columns)
+
+
+def labelled_model(model: Any, rows: Rows, **options: Any) -> ZooModel:
+    """A model of `labelled_frame`, to be explained on one whose categories come in another order."""
+    return ZooModel(
+        model,
+        rows,
+        to_input=lambda rows: labelled_frame(rows, reverse=True),
+        categorical=frozenset(LABELS),
+        takes_unknown_categories=False,
+        **options,
+    )

@@ -3,13 +3,21 @@
 from __future__ import annotations
 
 import warnings
-from collections.abc import Sequence
 from typing import Any
 
 import numpy as np
 import pytest
 from zoo import Rows, ZooModel, zoo_model
-from zoo_rows import N_ROWS, classes, coded_rows, coded_target, labelled_frame, numeric_rows, target
+from zoo_rows import (
+    N_ROWS,
+    classes,
+    coded_rows,
+    coded_target,
+    labelled_frame,
+    labelled_model,
+    numeric_rows,
+    target,
+)
 
 # XGBoost adds float32 leaves in float32: each of the up to 30 additions rounds by at most half an
 # ulp (6e-8) of a partial sum, which the sum of absolute leaves bounds.
@@ -215,14 +223,6 @@ def xgboost_categorical_frame() -> ZooModel:
             "XGBoost keeps the labels of pandas' categories since 3.1, of its string columns since 3.2"
         )
     rows = coded_rows()
-    labels: dict[int, Sequence[Any]] = {0: ["red", "green", "blue"], 1: [10 * code for code in range(12)]}
     model = xgboost.XGBRegressor(**XGBOOST_PARAMETERS, enable_categorical=True)
-    model.fit(labelled_frame(rows, labels), coded_target(rows))
-    return ZooModel(
-        model,
-        rows,
-        to_input=lambda rows: labelled_frame(rows, labels, reverse=True),
-        categorical=frozenset(labels),
-        takes_unknown_categories=False,
-        tolerance=XGBOOST_TOLERANCE,
-    )
+    model.fit(labelled_frame(rows), coded_target(rows))
+    return labelled_model(model, rows, tolerance=XGBOOST_TOLERANCE)
