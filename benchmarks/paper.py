@@ -6,7 +6,7 @@ on one core and in one process. Values are compared before any clock is started.
 each of which every algorithm explains its rows once, so that all meet the same weather on the machine.
 
 Seconds are those of the whole test set. Where an algorithm's runs over all of it would take longer than
-``--budget`` seconds, it explains the first rows, and the rest is reckoned: time is in proportion to the rows,
+``--budget`` seconds, it explains the first rows, and its time is extrapolated in proportion to the rows,
 whose exponent is measured, too, but for the table that v2 makes in each call, which is timed by itself. v2
 falls back to v1 where that table would exceed V2_MEMORY, as in the paper; such points are marked.
 """

@@ -24,16 +24,16 @@ void explain_by_chunks(const std::vector<std::size_t>& begin, std::size_t n_chun
                        std::span<Value> values, int n_threads, Control& control, const ExplainChunk& explain_chunk) {
     if (values.empty()) return;  // pairs of a single player
     constexpr bool is_double = std::is_same_v<Value, double>;
-    const std::size_t n_parts = begin.size() - 1;
+    const std::size_t n_runs = begin.size() - 1;
     const std::size_t most_kept = kMaxKeptDoubles * static_cast<std::size_t>(n_threads);
-    if (n_parts >= static_cast<std::size_t>(n_threads) || n_chunks == 1 || values.size() > most_kept) {
+    if (n_runs >= static_cast<std::size_t>(n_threads) || n_chunks == 1 || values.size() > most_kept) {
         // Values are summed in double, where they belong or, if they are to be float, on the way there.
         const auto explain_run = [&](std::size_t first, std::size_t n_rows, double* sum, const Worker& worker) {
             std::fill_n(sum, n_rows * row_values, 0.0);
             for (std::size_t c = 0; c < n_chunks; ++c)
                 if (!explain_chunk(first, n_rows, c, sum, worker)) return;
         };
-        parallel_for(n_parts, n_threads, control, [&](std::size_t i, const Worker& worker) {
+        parallel_for(n_runs, n_threads, control, [&](std::size_t i, const Worker& worker) {
             if constexpr (is_double) {
                 explain_run(begin[i], begin[i + 1] - begin[i], values.data() + begin[i] * row_values, worker);
             } else {
@@ -55,7 +55,7 @@ void explain_by_chunks(const std::vector<std::size_t>& begin, std::size_t n_chun
     for (std::size_t first = 0; first < n_chunks; first += n_at_once) {
         const std::size_t n = std::min(n_at_once, n_chunks - first);
         std::fill(by_chunk.begin(), by_chunk.end(), 0.0);
-        parallel_for(n_parts * n, n_threads, control, [&](std::size_t task, const Worker& worker) {
+        parallel_for(n_runs * n, n_threads, control, [&](std::size_t task, const Worker& worker) {
             const std::size_t i = task / n, c = task % n;
             double* const to = by_chunk.data() + c * values.size() + begin[i] * row_values;
             explain_chunk(begin[i], begin[i + 1] - begin[i], first + c, to, worker);

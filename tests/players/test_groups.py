@@ -327,7 +327,7 @@ ONE_PLAYER = {
         ({**ONE_PLAYER, "of_column": [9] * 6}, "one of the 1 players"),
         ({**ONE_PLAYER, "onehot": [1]}, "one of the 1 players"),
         ({**ONE_PLAYER, "of_column": [0.5] * 6}, "0.5 is not expected"),
-        ({**ONE_PLAYER, "names": [1]}, "must be a list of texts"),
+        ({**ONE_PLAYER, "names": [1]}, "must be a list of strings"),
         ({**ONE_PLAYER, "is_guess": True}, "one-hot player must have two columns or more"),
         ({**ONE_PLAYER, "names": ["a", "b"], "onehot": [1]}, "one-hot player must have two columns or more"),
         ({**ONE_PLAYER, "names": ["a", "a"]}, "called the same"),

@@ -149,7 +149,7 @@ def test_other_labels_are_refused_and_nothing_is_written(path: Path) -> None:
     labels: Any = (np.datetime64("2020-01-01"),)
     row_format = RowFormat(n_features=4, categories={0: labels})
     with pytest.raises(
-        ModelError, match=r"datetime64 and cannot be saved. Labels must be text, whole numbers"
+        ModelError, match=r"datetime64 and cannot be saved. Labels must be strings, whole numbers"
     ):
         save(small_ensemble(row_format=row_format), path)
     assert list(path.parent.iterdir()) == []
@@ -186,8 +186,8 @@ def test_other_readers_of_safetensors_agree(path: Path) -> None:
     with safetensors.safe_open(path, framework="numpy") as file:
         metadata = file.metadata()
         arrays = {name: file.get_tensor(name) for name in file.keys()}  # noqa: SIM118
-    texts = {"format", "version", "crc32", "row_format", "output_names", "players", "explained"}
-    assert set(metadata) == texts
+    strings = {"format", "version", "crc32", "row_format", "output_names", "players", "explained"}
+    assert set(metadata) == strings
     assert (metadata["format"], metadata["version"]) == ("linear-treeshap", "2")
     assert json.loads(metadata["output_names"]) == ["no", "yes"]
     fields = {field.name for field in dataclasses.fields(TreeEnsemble)}
@@ -344,8 +344,8 @@ HOSTILE: list[tuple[Callable[[Header], Any], str]] = [
     (set_entry("__metadata__", crc32="\ud800"), r"its crc32 must be eight hexadecimal digits"),
     (set_entry("__metadata__", crc32="DEADBEEF"), r"its crc32 must be eight hexadecimal digits"),
     (set_entry("__metadata__", crc32=""), r"its crc32 must be eight hexadecimal digits"),
-    (set_entry("__metadata__", more="x"), r"__metadata__ must have the texts"),
-    (set_entry("__metadata__", output_names=[]), r"__metadata__ must have the texts"),
+    (set_entry("__metadata__", more="x"), r"__metadata__ must have the strings"),
+    (set_entry("__metadata__", output_names=[]), r"__metadata__ must have the strings"),
     # arrays
     (drop("cover"), r"missing: 'cover', not expected: none"),
     (lambda h: h.update(extra=h["cover"]), r"missing: none, not expected: 'extra'"),
@@ -378,8 +378,8 @@ HOSTILE: list[tuple[Callable[[Header], Any], str]] = [
     (set_row_format(n_features="4"), r"n_features must be whole numbers"),
     (set_row_format(n_features=1, feature_names=None), r"Feature \d is out of range: there are 1 features"),
     (set_row_format(feature_names=["a"]), r"1 feature names were given for 4 features"),
-    (set_row_format(feature_names="abcd"), r"feature_names must be a list of texts"),
-    (set_row_format(feature_names=[1, 2, 3, 4]), r"feature_names must be a list of texts"),
+    (set_row_format(feature_names="abcd"), r"feature_names must be a list of strings"),
+    (set_row_format(feature_names=[1, 2, 3, 4]), r"feature_names must be a list of strings"),
     (set_row_format(dtype="float16"), r"dtype must be 'float32' or 'float64', got 'float16'"),
     (set_row_format(dtype=[]), r"dtype must be 'float32' or 'float64'"),
     (set_row_format(missing_value="x"), r"a number was expected, got 'x'"),
@@ -391,7 +391,7 @@ HOSTILE: list[tuple[Callable[[Header], Any], str]] = [
     (set_row_format(categories=[]), r"categories must be a JSON object"),
     (set_row_format(categories={"x": []}), r"a number was expected, got 'x'"),
     (set_row_format(categories={"9": []}), r"Feature 9 is out of range"),
-    (set_row_format(categories={"1": [1]}), r"categories must be a list of texts"),
+    (set_row_format(categories={"1": [1]}), r"categories must be a list of strings"),
     (set_row_format(categories={"1": ["list:1"]}), r"label 'list:1' is neither str, int, float nor bool"),
     (set_row_format(categories={"1": ["bool:1"]}), r"label 'bool:1' is neither"),
     (set_row_format(categories={"1": ["int:1.5"]}), r"a number was expected, got '1.5'"),
@@ -400,7 +400,7 @@ HOSTILE: list[tuple[Callable[[Header], Any], str]] = [
     (set_row_format(hashes={"2": ["18446744073709551616"]}), r"the hash '18446744073709551616' takes more"),
     (set_row_format(hashes={"2": ["-9223372036854775809"]}), r"the hash '-9223372036854775809' takes more"),
     # names
-    (set_entry("__metadata__", output_names="[1, 2]"), r"output_names must be a list of texts"),
+    (set_entry("__metadata__", output_names="[1, 2]"), r"output_names must be a list of strings"),
     (set_entry("__metadata__", output_names='["a"]'), r"1 output names were given for 2 outputs"),
 ]
 

@@ -66,7 +66,7 @@ _ONE_HOT_INDEX, _ONE_HOT_HASHES = 0, 1
 
 _NAN_GOES_RIGHT = 2
 
-#: CatBoost lists all columns but those of texts and embeddings, which may lie between the others.
+#: CatBoost lists all columns but those of text and embeddings, which may lie between the others.
 _MAX_UNLISTED = 1 << 16
 
 

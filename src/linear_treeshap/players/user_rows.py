@@ -61,8 +61,8 @@ class UserRows:
         cls, X: Any, ensemble: TreeEnsemble, preprocessing: Preprocessing | None, assignment: Assignment
     ) -> UserRows:
         """Match the columns of ``X`` with the model's; an InputError says what does not fit."""
-        takes_texts = preprocessing is not None and preprocessing.takes_texts
-        raw, is_one_row = (_strings(X), False) if takes_texts else as_table(X)
+        takes_strings = preprocessing is not None and preprocessing.takes_strings
+        raw, is_one_row = (_strings(X), False) if takes_strings else as_table(X)
         shown = raw if preprocessing is None else preprocessing.transform(raw)
         names = column_names(shown)
         # One row is read as such: a column given by mistake is told from a row, and a row of a frame has lost

@@ -47,8 +47,8 @@ class Rows:
     def __len__(self) -> int:
         return self.n_rows
 
-    def __getitem__(self, part: slice) -> Array:
-        start, stop, step = part.indices(self.n_rows)
+    def __getitem__(self, some: slice) -> Array:
+        start, stop, step = some.indices(self.n_rows)
         if step != 1:
             raise ValueError(f"Rows are read in order, one after another; got a step of {step}.")
         return self._read(start, max(start, stop))
@@ -109,7 +109,7 @@ def _as_array(X: Any, row_format: RowFormat) -> Array:
     except ValueError as error:
         raise InputError(f"X is not a table: its rows differ in length ({error}).") from error
     if array.dtype.kind in "US":
-        # NumPy turns every number of a list into text when there is one text among them.
+        # NumPy turns every number of a list into a string when there is one string among them.
         array = np.array(X, dtype=object)
     if array.dtype.kind not in "biufO":
         raise InputError(f"X must hold real numbers, got an array of {array.dtype}. Convert it first.")
@@ -142,29 +142,29 @@ def _dense_reader(array: Array, row_format: RowFormat) -> Callable[[int, int], A
 
     def read(start: int, stop: int) -> Array:
         with np.errstate(over="ignore"):  # beyond float32 is infinity, as in the libraries
-            part = np.ascontiguousarray(array[start:stop], dtype=dtype)
+            block = np.ascontiguousarray(array[start:stop], dtype=dtype)
         if changes:
-            if part.base is not None or part is array:
-                part = part.copy()
-            _apply(part, array[start:stop], row_format)
-        return part
+            if block.base is not None or block is array:
+                block = block.copy()
+            _apply(block, array[start:stop], row_format)
+        return block
 
     return read
 
 
-def _apply(part: Array, original: Array, row_format: RowFormat) -> None:
+def _apply(block: Array, original: Array, row_format: RowFormat) -> None:
     """Turn labels into codes and what counts as missing into NaN, in place."""
     if not row_format.numbers_are_codes:
         for feature in row_format.labelled:
             # Labels are compared before they are cast: 16777217 is no float32.
-            part[:, feature] = codes_of_numbers(original[:, feature], row_format, feature)
+            block[:, feature] = codes_of_numbers(original[:, feature], row_format, feature)
     if not np.isnan(row_format.missing_value):
-        part[part == part.dtype.type(row_format.missing_value)] = np.nan
+        block[block == block.dtype.type(row_format.missing_value)] = np.nan
     for feature in row_format.zero_is_missing:
-        column = part[:, feature]
+        column = block[:, feature]
         column[np.abs(column) <= LIGHTGBM_ZERO] = np.nan
     for feature in row_format.truncated:
-        part[:, feature] = np.trunc(part[:, feature])
+        block[:, feature] = np.trunc(block[:, feature])
 
 
 # -- sparse -------------------------------------------------------------------------------------------------
@@ -182,10 +182,10 @@ def sparse_rows(X: Any, row_format: RowFormat) -> Rows:
     absent = np.nan if row_format.absent_is_missing else 0.0
 
     def read(start: int, stop: int) -> Array:
-        part = matrix[start:stop]
-        part.sum_duplicates()
-        dense = np.full(part.shape, absent)
-        dense[np.repeat(np.arange(len(dense)), np.diff(part.indptr)), part.indices] = part.data
+        stored = matrix[start:stop]
+        stored.sum_duplicates()
+        dense = np.full(stored.shape, absent)
+        dense[np.repeat(np.arange(len(dense)), np.diff(stored.indptr)), stored.indices] = stored.data
         return _dense_reader(dense, row_format)(0, len(dense))
 
     return Rows(matrix.shape[0], read)

@@ -44,7 +44,7 @@ def as_table(X: Any) -> tuple[Any, bool]:
     if is_nameless_series(X):
         X = np.array(X.to_numpy())  # a copy, because older scikit-learn refuses polars' read-only memory
     elif isinstance(X, (list, tuple)):
-        # NumPy turns every number of a list into text when there is one text among them.
+        # NumPy turns every number of a list into a string when there is one string among them.
         try:
             array = np.array(X, dtype=object)
             X = array if any(isinstance(value, str) for value in array.flat) else np.asarray(X)
@@ -123,7 +123,7 @@ def n_categories(frame: Any) -> int:
 
 def take_rows(table: Any, rows: slice | Array) -> Any:
     """Some rows, chosen by a slice or by their positions."""
-    if isinstance(table, list) and not isinstance(rows, slice):  # of texts
+    if isinstance(table, list) and not isinstance(rows, slice):  # of strings
         return [table[row] for row in rows.tolist()]
     if hasattr(table, "tocsr"):
         return table.tocsr()[rows]

@@ -51,7 +51,7 @@ _LAYOUT = {
     "tree_output": ("I32", 1),
     "missing_left": ("BOOL", 1),
 }
-_TEXTS = {"format", "version", "crc32", "row_format", "output_names", "players"}
+_METADATA = {"format", "version", "crc32", "row_format", "output_names", "players"}
 #: Since version 2: rows by their cells. Without a background, or a fingerprint, it has no rows.
 _CELLS = "U8|U16|I32"
 _LAYOUT_2 = {
@@ -61,7 +61,7 @@ _LAYOUT_2 = {
     "fingerprint": (_CELLS, 2),
     "fingerprint_predictions": ("F64", 2),
 }
-_VERSIONS = {"1": (_TEXTS, _LAYOUT), "2": (_TEXTS | {"explained"}, _LAYOUT_2)}
+_VERSIONS = {"1": (_METADATA, _LAYOUT), "2": (_METADATA | {"explained"}, _LAYOUT_2)}
 
 #: Python refuses to read longer whole numbers (older releases do so very slowly).
 _MAX_DIGITS = 4300
@@ -123,7 +123,7 @@ def save(ensemble: TreeEnsemble, path: str | os.PathLike[str]) -> None:
 def write(path: str | os.PathLike[str], saved: SavedExplainer) -> None:
     """Write all there is."""
     ensemble, players, explained = saved.ensemble, saved.players, saved.explained
-    texts = {
+    metadata = {
         "format": _FORMAT,
         "version": str(FORMAT_VERSION),
         "row_format": to_json(_plain_row_format(ensemble.row_format)),
@@ -140,7 +140,7 @@ def write(path: str | os.PathLike[str], saved: SavedExplainer) -> None:
     arrays["fingerprint"] = no_rows if fingerprint is None else fingerprint.cells
     no_predictions = np.zeros((0, ensemble.n_outputs))
     arrays["fingerprint_predictions"] = no_predictions if fingerprint is None else fingerprint.predictions
-    tensor_file.write(Path(path), _LAYOUT_2, arrays, texts)
+    tensor_file.write(Path(path), _LAYOUT_2, arrays, metadata)
 
 
 def load(path: str | os.PathLike[str]) -> TreeEnsemble:
@@ -157,16 +157,16 @@ def load(path: str | os.PathLike[str]) -> TreeEnsemble:
 def read(path: str | os.PathLike[str]) -> SavedExplainer:
     """Read all there is."""
     try:
-        arrays, texts = tensor_file.read(Path(path), _checked_texts)
+        arrays, metadata = tensor_file.read(Path(path), _checked_metadata)
         ensemble = TreeEnsemble(
             **{name: arrays[name] for name in _LAYOUT},
-            row_format=_row_format(from_json(texts["row_format"], "row_format"), texts["version"]),
-            output_names=_names(from_json(texts["output_names"], "output_names"), "output_names"),
+            row_format=_row_format(from_json(metadata["row_format"], "row_format"), metadata["version"]),
+            output_names=_names(from_json(metadata["output_names"], "output_names"), "output_names"),
         )
-        players = _players(from_json(texts["players"], "players"), ensemble)
-        if texts["version"] == "1":
+        players = _players(from_json(metadata["players"], "players"), ensemble)
+        if metadata["version"] == "1":
             return SavedExplainer(ensemble, players)
-        explained = _explained(from_json(texts["explained"], "explained"), ensemble)
+        explained = _explained(from_json(metadata["explained"], "explained"), ensemble)
         rows, weights = _background(arrays, ensemble, explained)
         return SavedExplainer(ensemble, players, explained, rows, weights, _fingerprint(arrays, ensemble))
     except (FileFormatError, ModelError) as error:
@@ -191,7 +191,7 @@ def _plain_row_format(row_format: RowFormat) -> dict[str, Any]:
     plain["hashes"] = {
         str(int(feature)): [
             str(int(number)) for number in numbers
-        ]  # as text: not every JSON reader keeps 64 bits
+        ]  # as strings: not every JSON reader keeps 64 bits
         for feature, numbers in sorted(row_format.hashes.items())
     }
     return plain
@@ -242,15 +242,15 @@ def _plain_link(link: Link | None) -> list[str] | None:
 
 
 def _plain_index(index: Any) -> list[Any]:
-    """The name of an index, and its numbers, or lists of them, as texts."""
+    """The name of an index, and its numbers, or lists of them, as strings."""
     name, *numbers = index if isinstance(index, (tuple, list)) else (index,)
     plain = [
-        _number_text(part)
-        if np.ndim(part) == 0
-        else [_number_text(x) for x in np.asarray(part, dtype=object)]
-        for part in numbers
+        _number_text(argument)
+        if np.ndim(argument) == 0
+        else [_number_text(x) for x in np.asarray(argument, dtype=object)]
+        for argument in numbers
     ]
-    if any(isinstance(part, list) and len(part) > _MAX_NUMBERS for part in plain):
+    if any(isinstance(argument, list) and len(argument) > _MAX_NUMBERS for argument in plain):
         raise InputError(f"An index of more than {_MAX_NUMBERS:,} numbers cannot be saved.")
     return [str(name), *plain]
 
@@ -265,7 +265,7 @@ def _number_text(number: Any) -> str:
 
 
 def _label_text(label: Label) -> str:
-    """A label as text that tells True, 1, 1.0 and "1" apart in every language."""
+    """A label as a string that tells True, 1, 1.0 and "1" apart in every language."""
     if isinstance(label, str):
         return f"str:{label}"
     if isinstance(label, (bool, np.bool_)):
@@ -276,14 +276,14 @@ def _label_text(label: Label) -> str:
         return f"float:{float(label)!r}"
     raise ModelError(
         f"The category label {label!r} is a {type(label).__name__} and cannot be saved. "
-        f"Labels must be text, whole numbers, floats or booleans."
+        f"Labels must be strings, whole numbers, floats or booleans."
     )
 
 
 # -- reading ------------------------------------------------------------------------------------------------
 
 
-def _checked_texts(found: Any) -> tuple[dict[str, str], tensor_file.Layout]:
+def _checked_metadata(found: Any) -> tuple[dict[str, str], tensor_file.Layout]:
     """The format's name first, then its version, then the rest: so that the error says the most."""
     if not isinstance(found, dict) or found.get("format") != _FORMAT:
         raise FileFormatError(
@@ -298,7 +298,7 @@ def _checked_texts(found: Any) -> tuple[dict[str, str], tensor_file.Layout]:
     expected, layout = _VERSIONS[version]
     if set(found) != expected or not all(isinstance(text, str) for text in found.values()):
         raise FileFormatError(
-            f"__metadata__ must have the texts {some(expected)}, got {some(found)}. {REMEDY}"
+            f"__metadata__ must have the strings {some(expected)}, got {some(found)}. {REMEDY}"
         )
     return found, layout
 
@@ -376,17 +376,17 @@ def _explained(plain: Any, ensemble: TreeEnsemble) -> Explained | None:
     """What `_plain_explained` wrote; the explainer that is made of it checks the rest."""
     if plain is None:
         return None
-    texts = ("model", "model_output", "feature_perturbation")
-    truths = ("predicts_raw", "is_softmax")
-    expected = {*texts, *truths, "index", "link", "methods"}
+    strings = ("model", "model_output", "feature_perturbation")
+    flags = ("predicts_raw", "is_softmax")
+    expected = {*strings, *flags, "index", "link", "methods"}
     if (
         not isinstance(plain, dict)
         or set(plain) != expected
-        or not all(isinstance(plain[truth], bool) for truth in truths)
+        or not all(isinstance(plain[flag], bool) for flag in flags)
     ):
         raise FileFormatError(f"explained must have {some(expected)}, got {some(plain)}. {REMEDY}")
-    if not all(isinstance(plain[text], str) for text in texts):
-        raise FileFormatError(f"{', '.join(texts)} must be texts. {REMEDY}")
+    if not all(isinstance(plain[name], str) for name in strings):
+        raise FileFormatError(f"{', '.join(strings)} must be strings. {REMEDY}")
     if plain["feature_perturbation"] not in ("interventional", "tree_path_dependent"):
         raise FileFormatError(f"feature_perturbation must be one of the two there are. {REMEDY}")
     model = SavedModel(
@@ -417,12 +417,14 @@ def _index(plain: Any) -> Any:
     """A name, or a tuple of a name and numbers, of which `index_of` makes an index."""
     if not isinstance(plain, list) or not plain or not isinstance(plain[0], str):
         raise FileFormatError(f"index must be a list that begins with a name. {REMEDY}")
-    name, *parts = plain
+    name, *arguments = plain
     numbers = tuple(
-        tuple(map(_index_number, part[: _MAX_NUMBERS + 1])) if isinstance(part, list) else _index_number(part)
-        for part in parts
+        tuple(map(_index_number, argument[: _MAX_NUMBERS + 1]))
+        if isinstance(argument, list)
+        else _index_number(argument)
+        for argument in arguments
     )
-    if any(isinstance(part, tuple) and len(part) > _MAX_NUMBERS for part in numbers):
+    if any(isinstance(argument, tuple) and len(argument) > _MAX_NUMBERS for argument in numbers):
         raise FileFormatError(f"an index has up to {_MAX_NUMBERS:,} numbers. {REMEDY}")
     return (name, *numbers) if numbers else name
 
@@ -500,7 +502,7 @@ def _names(found: Any, what: str) -> tuple[str, ...] | None:
     if found is None:
         return None
     if not isinstance(found, list) or not all(isinstance(text, str) for text in found):
-        raise FileFormatError(f"{what} must be a list of texts. {REMEDY}")
+        raise FileFormatError(f"{what} must be a list of strings. {REMEDY}")
     return tuple(found)
 
 

@@ -1,4 +1,4 @@
-"""Named arrays and texts ↔ a safetensors file with a checksum; it knows nothing of trees.
+"""Named arrays and strings ↔ a safetensors file with a checksum; it knows nothing of trees.
 
 Reading believes nothing: every length is compared with the size of the file before memory is asked for,
 and whatever is wrong is a FileFormatError. Writing is all or nothing.
@@ -48,10 +48,10 @@ _NO_CRC = "00000000"
 _CRC = re.compile("[0-9a-f]{8}")
 
 
-def write(path: Path, layout: Layout, arrays: Mapping[str, Array], texts: Mapping[str, str]) -> None:
-    """Write the arrays, the widest types first; ``texts`` and the checksum become the metadata."""
+def write(path: Path, layout: Layout, arrays: Mapping[str, Array], metadata: Mapping[str, str]) -> None:
+    """Write the arrays, the widest types first, with ``metadata`` and a checksum."""
     layout = _as_written(layout, arrays)
-    blank = _header(layout, arrays, {**texts, "crc32": _NO_CRC})
+    blank = _header(layout, arrays, {**metadata, "crc32": _NO_CRC})
     if len(blank) - _LENGTH.size > _MAX_HEADER_BYTES:
         raise ModelError(
             f"The names and category labels of this model take {len(blank):,} bytes; a file holds up to "
@@ -61,17 +61,17 @@ def write(path: Path, layout: Layout, arrays: Mapping[str, Array], texts: Mappin
     for name, (dtype, _) in layout.items():
         crc = zlib.crc32(_bytes_of(arrays[name], dtype), crc)
     with replacing(path) as file:
-        file.write(_header(layout, arrays, {**texts, "crc32": f"{crc:08x}"}))
+        file.write(_header(layout, arrays, {**metadata, "crc32": f"{crc:08x}"}))
         for name, (dtype, _) in layout.items():
             file.write(_bytes_of(arrays[name], dtype))
 
 
 def read(
-    path: Path, check_texts: Callable[[Any], tuple[dict[str, str], Layout]]
+    path: Path, check_metadata: Callable[[Any], tuple[dict[str, str], Layout]]
 ) -> tuple[dict[str, Array], dict[str, str]]:
-    """The arrays, which cannot be written to, and the texts.
+    """The arrays, which cannot be written to, and the metadata.
 
-    ``check_texts`` gets the metadata, whatever it is, before anything else is looked at: a file of
+    ``check_metadata`` gets the metadata, whatever it is, before anything else is looked at: a file of
     another kind or version deserves an error that says so. It says which arrays there must be.
     """
     if not path.is_file():  # opening a pipe or a device could wait for ever
@@ -79,20 +79,20 @@ def read(
     with path.open("rb", buffering=0) as file:
         size = os.fstat(file.fileno()).st_size
         raw_header, header = _read_header(file, size)
-        texts, layout = check_texts(header.pop("__metadata__", None))
-        if not _CRC.fullmatch(texts["crc32"]):
+        metadata, layout = check_metadata(header.pop("__metadata__", None))
+        if not _CRC.fullmatch(metadata["crc32"]):
             raise FileFormatError(f"its crc32 must be eight hexadecimal digits. {REMEDY}")
         places = _checked_places(header, layout, size - len(raw_header))
         # The quotes make it the one such place: inside the header's strings they are escaped.
-        crc = zlib.crc32(raw_header.replace(f'"{texts["crc32"]}"'.encode(), f'"{_NO_CRC}"'.encode(), 1))
+        crc = zlib.crc32(raw_header.replace(f'"{metadata["crc32"]}"'.encode(), f'"{_NO_CRC}"'.encode(), 1))
         arrays = {}
         for place in places:
             arrays[place.name], crc = _read_array(file, place, crc)
-    if texts["crc32"] != f"{crc:08x}":
+    if metadata["crc32"] != f"{crc:08x}":
         raise FileFormatError(
-            f"the file is damaged: its checksum is {crc:08x}, it should be {texts['crc32']}. {REMEDY}"
+            f"the file is damaged: its checksum is {crc:08x}, it should be {metadata['crc32']}. {REMEDY}"
         )
-    return arrays, texts
+    return arrays, metadata
 
 
 # -- JSON ---------------------------------------------------------------------------------------------------

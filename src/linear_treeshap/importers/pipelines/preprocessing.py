@@ -24,8 +24,8 @@ class Preprocessing:
     steps: tuple[Any, ...]
 
     @property
-    def takes_texts(self) -> bool:
-        """Does the first step count the words of texts, so that a row is a text and not a row of columns?"""
+    def takes_strings(self) -> bool:
+        """Does the first step count words, so that a row is a string and not a row of columns?"""
         return hasattr(self.steps[0], "build_analyzer")
 
     def transform(self, table: Any) -> Any:
