@@ -222,10 +222,15 @@ class TreeExplainer:
         ensemble, engine = explainer.ensemble, explainer._engine
         user_rows = explainer._read(X, ensemble)
         truth = explainer._truth(y, user_rows)
-        if interactions:
-            values = explainer._pairs(user_rows, ensemble, engine, check_additivity, OutputArray())
-        else:
-            values = explainer._values(user_rows, ensemble, engine, check_additivity, truth, OutputArray())
+        values = explainer._explained(
+            user_rows,
+            ensemble,
+            engine,
+            check_additivity,
+            OutputArray(),
+            y=truth,
+            of_pairs=interactions,
+        )
         base_values = np.broadcast_to(engine.base_values(truth), (len(values), ensemble.n_outputs))
         names = user_rows.names or explainer.feature_names
         explanation = Explanation.of_rows(
@@ -298,7 +303,7 @@ class TreeExplainer:
         ensemble, engine = explainer._first_trees(tree_limit)
         user_rows, target = explainer._read(X, ensemble), OutputArray(out, dtype, progress)
         truth = explainer._truth(y, user_rows)
-        values = explainer._values(user_rows, ensemble, engine, check_additivity, truth, target)
+        values = explainer._explained(user_rows, ensemble, engine, check_additivity, target, y=truth)
         return target.returned(values, user_rows)
 
     def shap_interaction_values(
@@ -336,7 +341,7 @@ class TreeExplainer:
         explainer = self._as_wide_as(X)
         ensemble, engine = explainer._first_trees(tree_limit)
         user_rows, target = explainer._read(X, ensemble), OutputArray(out, dtype, progress)
-        values = explainer._pairs(user_rows, ensemble, engine, check_additivity, target)
+        values = explainer._explained(user_rows, ensemble, engine, check_additivity, target, of_pairs=True)
         return target.returned(values, user_rows)
 
     def interactions(
@@ -600,42 +605,28 @@ class TreeExplainer:
             return None
         return outcomes(y, user_rows.n_rows, self.model_output)
 
-    def _values(
-        self,
-        user_rows: UserRows,
-        ensemble: TreeEnsemble,
-        engine: Engine,
-        check_additivity: bool | float,
-        y: Float64 | None,
-        target: OutputArray,
-    ) -> npt.NDArray[np.floating]:
-        """(n_rows, n_players, n_outputs) in the order in which they are shown, checked."""
-        return target.filled(
-            user_rows,
-            engine.values,
-            (engine.n_players, engine.n_outputs),
-            player_axes=1,
-            check=self._check(user_rows, ensemble, engine, check_additivity, self._index.is_efficient),
-            n_jobs=self.n_jobs,
-            y=y,
-        )
-
-    def _pairs(
+    def _explained(
         self,
         user_rows: UserRows,
         ensemble: TreeEnsemble,
         engine: Engine,
         check_additivity: bool | float,
         target: OutputArray,
+        *,
+        y: Float64 | None = None,
+        of_pairs: bool = False,
     ) -> npt.NDArray[np.floating]:
-        """(n_rows, n_players, n_players, n_outputs) in the order in which they are shown, checked."""
+        """Values (n_rows, n_players, n_outputs), or a matrix of pairs for each row, checked, in the order in
+        which they are shown."""
+        n_axes = 2 if of_pairs else 1
         return target.filled(
             user_rows,
-            engine.pairs,
-            (engine.n_players, engine.n_players, engine.n_outputs),
-            player_axes=2,
+            engine.pairs if of_pairs else engine.values,
+            (*[engine.n_players] * n_axes, engine.n_outputs),
+            player_axes=n_axes,
             check=self._check(user_rows, ensemble, engine, check_additivity, self._index.is_efficient),
             n_jobs=self.n_jobs,
+            y=None if of_pairs else y,
         )
 
     def _set_engine(self, asked: Any, order: Any) -> tuple[str, SetEngine]:
