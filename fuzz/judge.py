@@ -320,14 +320,16 @@ def _goes_here(e: TreeEnsemble, rows: npt.NDArray[Any]) -> Bool:
 
 
 def _cover_shares(e: TreeEnsemble) -> tuple[Extended, Extended]:
-    """Each node's share of its parent's cover, and one less that; halves below a parent without cover."""
+    """Each node's share of its own and its sibling's cover, and one less that; halves if they have none."""
     share, rest = (np.full((1, 1, len(e.left)), x, dtype=np.longdouble) for x in (1, 0))
     cover = e.cover.astype(np.longdouble)
     for root, end in zip(e.tree_offsets[:-1].tolist(), e.tree_offsets[1:].tolist(), strict=True):
         for node in range(root, end):
-            for child in (e.left[node], e.right[node]) if e.left[node] >= 0 else ():
-                at = root + int(child)
-                known = cover[node] > 0
-                share[..., at] = cover[at] / cover[node] if known else _ONE / 2
-                rest[..., at] = (cover[node] - cover[at]) / cover[node] if known else _ONE / 2
+            if e.left[node] < 0:
+                continue
+            left, right = root + int(e.left[node]), root + int(e.right[node])
+            both = cover[left] + cover[right]
+            for at, other in ((left, right), (right, left)):
+                share[..., at] = cover[at] / both if both else _ONE / 2
+                rest[..., at] = cover[other] / both if both else _ONE / 2
     return share, rest

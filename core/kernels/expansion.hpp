@@ -43,7 +43,7 @@ inline EdgeConstants edge_constants(const Split& split, int side, const Rule& ru
     const double per_u_above = split.above < 0 ? 1.0 : 1.0 / (t + absent * split.absent_above);
     return {{w, absent * c * per_u_above, u * per_u_above},
             {0.0, -rule.weight_per_absent[point] * per_u_above,
-             weight * (split.absent_above * split.rest[side]) * per_u_above / u}};
+             weight * (split.absent_above * split.ratio[1 - side]) * per_u_above / u}};
 }
 
 // Writes the constants of a tile in the order in which `walk` reads them.

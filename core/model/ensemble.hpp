@@ -2,6 +2,9 @@
 // spans. Names and meanings are those of ensemble.py.
 #pragma once
 
+#include <array>
+#include <cmath>
+#include <cstddef>
 #include <cstdint>
 #include <span>
 
@@ -25,6 +28,13 @@ struct EnsembleView {
     std::int32_t n_outputs;
     std::int32_t n_players;
     bool is_float32;  // numbers are float32 before they meet a threshold
+
+    // w of two siblings: in proportion to their covers, so they add up to 1; one half each if they have none.
+    std::array<double, 2> cover_ratios(std::size_t left_node, std::size_t right_node) const {
+        const double scale = std::isinf(cover[left_node] + cover[right_node]) ? 0.5 : 1.0;
+        const double one = scale * cover[left_node], other = scale * cover[right_node], both = one + other;
+        return both > 0 ? std::array{one / both, other / both} : std::array{0.5, 0.5};
+    }
 
     std::int64_t n_trees() const { return static_cast<std::int64_t>(tree_offsets.size()) - 1; }
 };

@@ -51,7 +51,7 @@ class Reader {
         e.level = static_cast<std::int32_t>(path_.size());
         if (parent >= 0) {
             ask(e, root_ + at(parent), node);
-            const double w = share(root_ + at(node), root_ + at(parent));
+            const double w = share(e.is_left, root_ + at(parent));
             edge_above = e.above == 0 ? 0 : path_[at(e.above)].edge;
             e.p = (e.above == 0 ? 1.0 : tree_.edges[edge_above].p) / w;
             step.reach = path_.back().reach * w;
@@ -80,10 +80,11 @@ class Reader {
         e.above = std::exchange(last_level_[e.feature], e.level);
     }
 
-    // w_e; below a node without cover both children count one half, as everywhere in this library.
-    double share(std::size_t node, std::size_t parent) const {
-        const double cover = ensemble_.cover[parent];
-        return cover > 0 ? ensemble_.cover[node] / cover : 0.5;
+    // w_e
+    double share(bool is_left, std::size_t parent) const {
+        const auto ratios =
+            ensemble_.cover_ratios(root_ + at(ensemble_.left[parent]), root_ + at(ensemble_.right[parent]));
+        return ratios[is_left ? 0 : 1];
     }
 
     void leave() {

@@ -298,12 +298,14 @@ def _absences(
 
 
 def _cover_shares(ensemble: TreeEnsemble) -> Exact:
-    """(n_nodes,) each node's share of its parent's cover; one half below a parent without cover."""
+    """(n_nodes,) each node's share of its own and its sibling's cover; one half if they have none."""
     shares = np.full(ensemble.n_nodes, Fraction(1), dtype=object)
     cover = _exact(ensemble.cover)
     for node in np.flatnonzero(~ensemble.is_leaf).tolist():
-        for child in _children(ensemble, node):
-            shares[child] = cover[child] / cover[node] if cover[node] else Fraction(1, 2)
+        children = _children(ensemble, node)
+        both = sum(cover[list(children)])
+        for child in children:
+            shares[child] = cover[child] / both if both else Fraction(1, 2)
     return shares
 
 

@@ -6,8 +6,8 @@ C++ (``core/paper``), at the speed the paper speaks of. The library's engine run
 points, because in float64 the published form loses digits as paths meet more features.
 
 Notation. ``R^v`` is the decision rule of leaf v, ``R_∅`` its value when every feature is missing.
-An edge e is named by the node at its lower end, the paper's ``h(e)``. ``w_e`` is its share of the
-parent's cover, ``e↑`` the closest edge above it that splits on the same feature. ``p_e`` is the product of
+An edge e is named by the node at its lower end, the paper's ``h(e)``. ``w_e`` is its share of its own and its
+sibling's cover, ``e↑`` the closest edge above it that splits on the same feature. ``p_e`` is the product of
 ``1/w`` over the edges of e's feature down to e if the row satisfies them all, else 0. ``G_v`` is the
 summary polynomial of a node and ``d_e`` the degree of ``G_h(e)``.
 

@@ -126,6 +126,16 @@ def test_covers_may_be_off_by_rounding() -> None:
     assert make(**with_entry("cover", 3, 8.0 + 1e-6)).n_trees == 2
 
 
+def test_shares_are_of_both_children_and_add_up() -> None:
+    """Whatever rounding did to the parent's cover, and however large or small covers are."""
+    rounded = make(**with_entry("cover", 3, 8.0 + 1e-6))
+    np.testing.assert_array_equal(rounded.cover_ratio, make().cover_ratio)
+    assert (oracle.shapley_values(rounded, [0.0, 0.0]) == oracle.shapley_values(make(), [0.0, 0.0])).all()
+    for covers in ([1.7e308, 0.85e308, 0.85e308], [2e-323, 1e-323, 1e-323], [0.0, 0.0, 0.0]):
+        stump = dataclasses.replace(chain([0]), cover=np.array(covers))
+        assert stump.cover_ratio.tolist() == [1.0, 0.5, 0.5]
+
+
 def test_sizes() -> None:
     """What the arrays say about themselves."""
     ensemble = make()

@@ -118,10 +118,10 @@ def _leaves(ensemble: TreeEnsemble, x: npt.NDArray[np.float64], player_of: list[
             feature = int(ensemble.feature[node])
             goes_left = ensemble.goes_left(node, x[:, feature])
             a, c, rest = path.get(player_of[feature], (True, one, 0 * one))
-            for child, goes in ((ensemble.left[node], goes_left), (ensemble.right[node], ~goes_left)):
-                at = root + int(child)
-                w = cover[at] / cover[node] if cover[node] else one / 2
-                lost = (cover[node] - cover[at]) / cover[node] if cover[node] else one / 2
+            left, right = root + int(ensemble.left[node]), root + int(ensemble.right[node])
+            both = cover[left] + cover[right]
+            for at, other, goes in ((left, right, goes_left), (right, left, ~goes_left)):
+                w, lost = (cover[at] / both, cover[other] / both) if both else (one / 2, one / 2)
                 pending.append((at, {**path, player_of[feature]: (a & goes, c * w, rest + c * lost)}))
 
 

@@ -162,18 +162,23 @@ class TreeEnsemble:
 
     @cached_property
     def cover_ratio(self) -> Float64:
-        """(n_nodes,) share of the parent's cover that went to this node; 1 at roots.
+        """(n_nodes,) share of its parent's training rows that went to this node; 1 at roots.
 
-        Below a node without any cover both children count one half, as in XGBoost.
+        Shares are in proportion to the covers of both children, so they add up to 1, which the parent's own
+        cover, summed elsewhere and rounded, does not promise. Below a node without any cover both children
+        count one half, as in XGBoost.
         """
         ratio = np.ones(self.n_nodes)
         inner = np.flatnonzero(~self.is_leaf)
         root = self.tree_offsets[self.tree_of_node[inner]]
-        for child in (self.left, self.right):
-            node = root + child[inner]
-            with np.errstate(divide="ignore", invalid="ignore"):
-                share = self.cover[node] / self.cover[inner]
-            ratio[node] = np.where(self.cover[inner] > 0, share, 0.5)
+        left, right = root + self.left[inner], root + self.right[inner]
+        with np.errstate(over="ignore"):
+            scale = np.where(np.isinf(self.cover[left] + self.cover[right]), 0.5, 1.0)
+        both = scale * self.cover[left] + scale * self.cover[right]
+        for node in (left, right):
+            ratio[node] = 0.5
+            np.divide(scale * self.cover[node], both, out=(share := ratio[node]), where=both > 0)
+            ratio[node] = share
         ratio.setflags(write=False)
         return ratio
 
