@@ -91,6 +91,8 @@ class OpenChunk {
         forest_.players.shrink_to_fit();
         forest_.trees.reserve(trees_.size());
         forest_.splits.reserve(total(&CompiledTree::splits));
+        forest_.groups.reserve(total(&CompiledTree::groups));
+        forest_.order.reserve(total(&CompiledTree::order));
         forest_.treelets.reserve(total(&CompiledTree::treelets));
         forest_.steps.reserve(total(&CompiledTree::steps));
         forest_.lookups.reserve(static_cast<std::size_t>(
@@ -98,6 +100,8 @@ class OpenChunk {
         for (const auto& from : trees_) {
             Tree& tree = forest_.trees.emplace_back(from.tree);
             tree.splits = append(from.splits, forest_.splits);
+            tree.groups = append(from.groups, forest_.groups);
+            tree.order = append(from.order, forest_.order);
             tree.treelets = append(from.treelets, forest_.treelets);
             tree.steps = append(from.steps, forest_.steps);
             if (from.lookup) tree.lookup = &forest_.lookups.emplace_back(*from.lookup);

@@ -39,9 +39,8 @@ inline constexpr int kMaxLookupBits = 8;     // distinct conditions of a tree th
 struct Split {
     double threshold;
     double absent_above;        // c of this player's edges above; 1 if there are none
-    double rest_above;          // 1 - c of them, from the covers, as `rest`
-    double ratio[2];            // w of the left and the right edge
-    double rest[2];             // 1 - w of both, from the covers: where w is near 1, all of its digits would cancel
+    double rest_above;          // 1 - c of them, from the covers: where c is near 1, all of its digits would cancel
+    double ratio[2];            // w of the left and the right edge, each 1 - the other, with all of its digits
     std::int32_t feature;       // column, in the chunk's numbering
     std::int32_t player;        // in the chunk's numbering
     std::int32_t above;         // the closest edge above of the same player; -1 if there is none
@@ -52,7 +51,7 @@ struct Split {
     std::uint8_t condition;  // lookup trees: which of the distinct conditions this is
 
     // 1 - c with an edge of this split; both terms are positive, so no digit is lost.
-    double rest_with(int side) const { return rest_above + absent_above * rest[side]; }
+    double rest_with(int side) const { return rest_above + absent_above * ratio[1 - side]; }
 };
 
 // A subtree whose outcome depends on at most 4 bits: its conditions, and for each player that also
@@ -82,6 +81,14 @@ struct Step {
     std::array<std::int32_t, 2> target;  // close: leaf or treelet of each child; whole: target[0]
 };
 
+// Splits of a level that are alike: whether their player is repeated, and which of their children are leaves. They
+// follow one another in the tree's `order`, level by level.
+struct Group {
+    bool is_repeated;
+    std::array<bool, 2> is_leaf;
+    std::int32_t n_splits;
+};
+
 // A tree with few distinct conditions (a symmetric tree, most of all) has few outcomes: the walk is
 // done once for each of them, and rows look their values up.
 struct Lookup {
@@ -108,7 +115,9 @@ struct ConstantCounts {
 
 // Its lists lie in a Forest: there may be millions of trees, each so small that lists of its own would be most of it.
 struct Tree {
-    std::span<const Split> splits;  // parents before children
+    std::span<const Split> splits;  // parents before children, left before right
+    std::span<const Group> groups;
+    std::span<const std::int32_t> order;  // splits, group after group
     std::span<const Treelet> treelets;
     std::span<const Step> steps;
     const Lookup* lookup = nullptr;  // null: rows are walked
@@ -124,6 +133,8 @@ struct Tree {
 struct Forest {
     std::vector<Tree> trees;
     std::vector<Split> splits;
+    std::vector<Group> groups;
+    std::vector<std::int32_t> order;
     std::vector<Treelet> treelets;
     std::vector<Step> steps;
     std::vector<Lookup> lookups;

@@ -45,6 +45,8 @@ using PointsFor = std::function<int(int n_players_on_path)>;
 struct CompiledTree {
     Tree tree;
     std::vector<Split> splits;
+    std::vector<Group> groups;
+    std::vector<std::int32_t> order;
     std::vector<Treelet> treelets;
     std::vector<Step> steps;
     std::optional<Lookup> lookup;
@@ -67,6 +69,7 @@ class TreeCompiler {
         number_splits();
         if (out_.splits.empty()) return std::move(out_);
         find_players_above();
+        group_splits();
         plan_steps();
         count_constants();
         find_lookup();
@@ -102,12 +105,8 @@ class TreeCompiler {
             const auto column = e_.feature[at];
             Split split{};
             split.threshold = e_.is_float32 ? round_down(e_.threshold[at]) : e_.threshold[at];
-            const std::int32_t child[2] = {e_.left[at], e_.right[at]};
-            for (int i = 0; i < 2; ++i) {
-                const double all = e_.cover[at], mine = e_.cover[node_at(child[i])];
-                split.ratio[i] = all > 0 ? mine / all : 0.5;
-                split.rest[i] = all > 0 ? (all - mine) / all : 0.5;
-            }
+            const auto ratio = e_.cover_ratios(node_at(e_.left[at]), node_at(e_.right[at]));
+            std::copy(ratio.begin(), ratio.end(), split.ratio);
             split.feature = columns_(column);
             split.player = players_(e_.player[static_cast<std::size_t>(column)]);
             split.category_set = e_.category_set[at];
@@ -158,6 +157,32 @@ class TreeCompiler {
             }
         }
         out_.tree.n_points = points_for_(most);
+    }
+
+    // The order in which one row meets the splits: level by level, and those of a group one after the other.
+    void group_splits() {
+        const auto split_at = [&](std::int32_t i) -> const Split& { return out_.splits[static_cast<std::size_t>(i)]; };
+        std::vector<std::int32_t> level{0}, next;
+        while (!level.empty()) {
+            std::array<std::vector<std::int32_t>, 8> alike;
+            for (const auto i : level) {
+                const Split& split = split_at(i);
+                alike[(split.above >= 0 ? 4U : 0U) + (split.child[0] < 0 ? 2U : 0U) + (split.child[1] < 0 ? 1U : 0U)]
+                    .push_back(i);
+            }
+            next.clear();
+            for (std::size_t kind = 0; kind < alike.size(); ++kind) {
+                if (alike[kind].empty()) continue;
+                out_.groups.push_back(
+                    {kind >= 4, {(kind & 2) != 0, (kind & 1) != 0}, static_cast<std::int32_t>(alike[kind].size())});
+                for (const auto i : alike[kind]) {
+                    out_.order.push_back(i);
+                    for (const auto child : split_at(i).child)
+                        if (child >= 0) next.push_back(child);
+                }
+            }
+            level.swap(next);
+        }
     }
 
     // c of an edge, and 1 - c; of no edge, 1.

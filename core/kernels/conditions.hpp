@@ -46,5 +46,14 @@ LTS_INLINE std::uint64_t goes_left(const Program& program, const Split& split, c
     return at_most<kRows>(column, static_cast<Number>(split.threshold), split.missing_left);
 }
 
+// Does a row whose number in the split's column is x go left?
+template <class Number>
+LTS_INLINE bool row_goes_left(const Program& program, const Split& split, Number x) {
+    if (split.category_set >= 0) [[unlikely]]
+        return in_set<1>(&x, program.category_sets[at(split.category_set)], split.missing_left) != 0;
+    const auto threshold = static_cast<Number>(split.threshold);
+    return split.missing_left ? !(x > threshold) : x <= threshold;
+}
+
 }  // namespace linear_treeshap::LTS_ISA
 LTS_END_ISA

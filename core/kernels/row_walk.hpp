@@ -197,13 +197,7 @@ class RowInChunk {
     std::uint8_t* satisfied_of(std::size_t tree) const { return satisfied_ + tree % 2 * satisfied_size_; }
     std::int32_t* state_of(std::size_t tree) const { return state_ + tree % 2 * at(chunk_.max_treelets); }
 
-    bool asks(const Split& split) const {
-        const Number x = x_[split.feature];
-        if (split.category_set >= 0)
-            return in_set<1>(&x, program_.category_sets[at(split.category_set)], split.missing_left) != 0;
-        const auto threshold = static_cast<Number>(split.threshold);
-        return split.missing_left ? !(x > threshold) : x <= threshold;
-    }
+    bool asks(const Split& split) const { return row_goes_left(program_, split, x_[split.feature]); }
 
     void prepare(std::size_t i) const {
         const auto& tree = tree_at(i);

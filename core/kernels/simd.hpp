@@ -5,9 +5,9 @@
 // bytes where a block of rows begins, and to a vector elsewhere):
 //
 //   kLanes                           doubles in a vector: 8, 4 or 2
-//   Vec                              load(from), store(to, a), broadcast(x), a + b, a * b
+//   Vec                              load(from), store(to, a), broadcast(x), a + b, a - b, a * b, a / b
 //   fma(a, b, c)                     a·b + c, of Vec, Quad and double alike: rounded once if the machine can, and
-//                                    never by some of the three only
+//                                    never by some of the three only; fnma(a, b, c) is c - a·b, of Vec
 //   Mask                             mask_of(bits): one of the lowest kLanes bits for each lane
 //   select(mask, yes, no)            where(mask, yes): 0.0 in the other lanes
 //   Square, transpose(square)        kLanes vectors, turned round

@@ -11,6 +11,7 @@
 #include "kernels/expansion.hpp"
 #include "kernels/isa.hpp"
 #include "kernels/kernel.hpp"
+#include "kernels/point_walk.hpp"
 #include "kernels/row_walk.hpp"
 #include "kernels/simd.hpp"
 
@@ -284,12 +285,35 @@ void explain(const Program& program, const Chunk& chunk, const RowsView& rows, c
                        : explain_numbers<double>(program, chunk, rows, constants, work, values);
 }
 
+template <class Number>
+void explain_rows_by_points(const Program& program, const Chunk& chunk, const RowsView& rows, Workspace& work,
+                            double* values) {
+    const auto with_vectors = [&]<int V>() {
+        const RowsByPoints<V, Number> by_points(program, chunk, work);
+        const auto* row = static_cast<const Number*>(rows.data);
+        const std::size_t n_values = at(program.n_players) * at(program.n_outputs);
+        for (std::size_t r = 0; r < rows.n_rows; ++r, row += program.n_columns, values += n_values)
+            by_points.explain(row, values);
+    };
+    const auto most = std::max_element(chunk.trees.begin(), chunk.trees.end(), [](const Tree& a, const Tree& b) {
+                          return a.n_points < b.n_points;
+                      })->n_points;
+    if (most <= kLanes) return with_vectors.template operator()<1>();
+    most <= 2 * kLanes ? with_vectors.template operator()<2>() : with_vectors.template operator()<4>();
+}
+
+void explain_by_points(const Program& program, const Chunk& chunk, const RowsView& rows, Workspace& work,
+                       double* values) {
+    program.is_float32 ? explain_rows_by_points<float>(program, chunk, rows, work, values)
+                       : explain_rows_by_points<double>(program, chunk, rows, work, values);
+}
+
 }  // namespace
 
 #define LTS_STRING(x) #x
 #define LTS_NAME(x) LTS_STRING(x)
 extern const Kernel kernel;
-const Kernel kernel{LTS_NAME(LTS_ISA), expand, explain};
+const Kernel kernel{LTS_NAME(LTS_ISA), expand, explain, explain_by_points};
 
 }  // namespace linear_treeshap::LTS_ISA
 LTS_END_ISA

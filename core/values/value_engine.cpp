@@ -20,6 +20,9 @@ constexpr std::size_t kTaskRows = 512;
 // ...but never so many that nobody hears Ctrl-C for long.
 constexpr std::size_t kMaxTaskWork = 50'000'000;  // leaves · outputs · tiles · rows of a chunk: a tenth of a second
 
+// So few rows are walked with no constants where these are not kept: making them costs as much as such rows.
+constexpr std::size_t kMaxRowsByPoints = 8;
+
 }  // namespace
 
 ValueEngine::ValueEngine(const Program& program, const Kernel& kernel) : program_(program), kernel_(kernel) {
@@ -78,10 +81,15 @@ void ValueEngine::explain(const RowsView& rows, std::span<Value> values, int n_t
     const std::size_t work = program_.n_leaves * rows.n_rows;
     n_threads = threads_for(work, n_threads);
     Control control(poll, work);
+    const bool by_points = expanded_.data() == nullptr && rows.n_rows <= kMaxRowsByPoints;
     explain_by_chunks(cuts(rows.n_rows, n_threads), program_.chunks.size(), row_values, values, n_threads, control,
                       [&](std::size_t first, std::size_t n, std::size_t c, double* to, const Worker& worker) {
-                          kernel_.explain(program_, program_.chunks[c], rows.slice(first, n),
-                                          {expanded_.data(), one_row_.data()}, worker.workspace(), to);
+                          const auto& chunk = program_.chunks[c];
+                          if (by_points)
+                              kernel_.explain_by_points(program_, chunk, rows.slice(first, n), worker.workspace(), to);
+                          else
+                              kernel_.explain(program_, chunk, rows.slice(first, n),
+                                              {expanded_.data(), one_row_.data()}, worker.workspace(), to);
                           return worker.advance(program_.chunks[c].n_leaves * n);
                       });
 }

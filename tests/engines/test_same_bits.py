@@ -1,17 +1,23 @@
-"""A row's values have the same bits whatever threads, cuts and neighbours it is explained with."""
+"""A row's values have the same bits whatever threads, cuts and neighbours it is explained with.
+
+But for calls of few rows of a large model, which walk without constants, and are rounded in another order.
+"""
 
 from __future__ import annotations
 
+import dataclasses
+import itertools
 from collections.abc import Callable
 from itertools import pairwise
+from typing import Any, Literal
 
 import numpy as np
 import numpy.typing as npt
 import pytest
 from engines import value_engine
-from strategies import copies, random_ensemble, rows_as_read
+from strategies import chain, copies, random_ensemble, rows_as_read
 
-from linear_treeshap import _core
+from linear_treeshap import _core, oracle
 from linear_treeshap.engines.values import ValueEngine
 from linear_treeshap.model.ensemble import TreeEnsemble
 
@@ -36,6 +42,8 @@ MODELS: dict[str, Callable[[np.random.Generator], TreeEnsemble]] = {
         random_ensemble(rng, n_features=40, n_trees=20, max_depth=25, max_leaves=900), 8
     ),
 }
+#: Calls of no more rows than this walk a large model without constants.
+FEW_ROWS = 8
 
 
 def values(engine: ValueEngine, rows: Values, n_jobs: int, dtype: npt.DTypeLike = np.float64) -> Values:
@@ -44,10 +52,11 @@ def values(engine: ValueEngine, rows: Values, n_jobs: int, dtype: npt.DTypeLike 
     return out
 
 
-def cut(rng: np.random.Generator, n_rows: int) -> list[slice]:
-    """Slices that make up all rows, some of a single row."""
-    inner = rng.integers(n_rows, size=3)
-    at = np.unique(np.concatenate([[0, n_rows], inner, np.minimum(inner + 1, n_rows)])).tolist()
+def cut(rng: np.random.Generator, n_rows: int, least: int = 1) -> list[slice]:
+    """Slices that make up all rows, some of them of as few rows as is allowed."""
+    inner = rng.integers(n_rows // least, size=3) * least
+    at = np.unique(np.concatenate([[0], inner, inner + least]))
+    at = np.append(at[at + least <= n_rows], n_rows).tolist()
     return [slice(begin, end) for begin, end in pairwise(at)]
 
 
@@ -60,12 +69,59 @@ def test_bits_do_not_depend_on_threads_or_cuts(model: str, kernel: str) -> None:
     engine = value_engine(ensemble, kernel=kernel)
     all_rows = rows_as_read(rng, ensemble, 300)
     whole = values(engine, all_rows, n_jobs=1)
-    for n_rows in (300, int(rng.integers(20, 200)), int(rng.integers(2, 20)), 1):
+    least = FEW_ROWS + 1 if model == "too large to keep expanded" else 1
+    for n_rows in (300, int(rng.integers(20, 200)), least + int(rng.integers(1, 20)), least):
         first = int(rng.integers(301 - n_rows))
         rows, expected = (a[first : first + n_rows] for a in (all_rows, whole))
         n_jobs = int(rng.integers(2, 9))
         assert values(engine, rows, n_jobs).tobytes() == expected.tobytes(), f"{n_jobs} threads"
-        pieces = [values(engine, rows[part], int(rng.integers(1, 9))) for part in cut(rng, n_rows)]
+        pieces = [values(engine, rows[part], int(rng.integers(1, 9))) for part in cut(rng, n_rows, least)]
         assert np.concatenate(pieces).tobytes() == expected.tobytes()
         single = values(engine, rows, n_jobs, np.float32)
         assert single.tobytes() == expected.astype(np.float32).tobytes()
+
+
+@pytest.mark.parametrize("kernel", _core.kernels())
+@pytest.mark.parametrize("dtype", ["float32", "float64"])
+@pytest.mark.parametrize("n_outputs", [1, 3])
+def test_few_rows_of_a_large_model_equal_the_definition(
+    n_outputs: int, dtype: Literal["float32", "float64"], kernel: str
+) -> None:
+    """Missing values, categories, repeated players, splits without cover; on any number of threads."""
+    rng = np.random.default_rng([n_outputs, len(kernel)])
+    vectors: Any = {"n_outputs": n_outputs, "vector_leaves": n_outputs > 1}
+    small = random_ensemble(
+        rng, n_features=7, n_trees=4, max_depth=9, dtype=dtype, zero_cover=True, **vectors
+    )
+    times = 4_000_000 // (small.n_nodes * n_outputs)  # some 32 MiB of constants, and more
+    engine = value_engine(copies(small, times), kernel=kernel)
+    rows = rows_as_read(rng, small, FEW_ROWS)
+    expected = times * np.array(
+        [oracle.as_float(oracle.shapley_values(small, row, by="leaves")) for row in rows]
+    )
+    found = values(engine, rows, n_jobs=1)
+    np.testing.assert_allclose(
+        found, expected.reshape(found.shape), rtol=0, atol=1e-12 * np.abs(expected).max()
+    )
+    for n_jobs in (2, 5):
+        assert values(engine, rows, n_jobs).tobytes() == found.tobytes()
+    many = values(engine, np.repeat(rows, 3, axis=0), n_jobs=1)[::3]  # with constants
+    assert many.tobytes() != found.tobytes(), "the model is too small to test what it should"
+    np.testing.assert_allclose(found, many, rtol=0, atol=1e-13 * np.abs(many).max())
+
+
+@pytest.mark.parametrize("kernel", _core.kernels())
+def test_a_large_model_keeps_its_digits_where_rare_leaves_are_huge(kernel: str) -> None:
+    """Repeated players with an absent weight of 1e-9 above them, and leaves as large as they are rare."""
+    small = chain([0, 1, 0, 2, 1, 0], share=1e-3)
+    rare = dataclasses.replace(small, value=small.value / np.maximum(small.reach, 1e-30)[:, None])
+    times = 300_000
+    engine = value_engine(copies(rare, times), kernel=kernel)
+    rows = np.array(list(itertools.product([-1.0, 1.0], repeat=3)))
+    found = values(engine, rows, n_jobs=1) / times
+    expected = np.array([oracle.as_float(oracle.shapley_values(rare, row)) for row in rows]).reshape(
+        found.shape
+    )
+    np.testing.assert_allclose(
+        found, expected, rtol=0, atol=1e-13 * np.abs(expected).max(axis=1, keepdims=True).max()
+    )

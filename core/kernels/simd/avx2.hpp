@@ -30,7 +30,10 @@ inline void store(double* p, Vec a) { _mm256_store_pd(p, a.v); }
 inline Vec broadcast(double x) { return {_mm256_set1_pd(x)}; }
 inline Vec operator*(Vec a, Vec b) { return {_mm256_mul_pd(a.v, b.v)}; }
 inline Vec operator+(Vec a, Vec b) { return {_mm256_add_pd(a.v, b.v)}; }
+inline Vec operator-(Vec a, Vec b) { return {_mm256_sub_pd(a.v, b.v)}; }
+inline Vec operator/(Vec a, Vec b) { return {_mm256_div_pd(a.v, b.v)}; }
 inline Vec fma(Vec a, Vec b, Vec c) { return {_mm256_fmadd_pd(a.v, b.v, c.v)}; }
+inline Vec fnma(Vec a, Vec b, Vec c) { return {_mm256_fnmadd_pd(a.v, b.v, c.v)}; }
 inline Vec select(Mask m, Vec yes, Vec no) { return {_mm256_blendv_pd(no.v, yes.v, m.m)}; }
 inline Vec where(Mask m, Vec yes) { return {_mm256_and_pd(yes.v, m.m)}; }
 

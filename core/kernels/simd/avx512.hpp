@@ -41,7 +41,10 @@ inline Vec in_register(Vec a) {
 inline Vec broadcast(double x) { return in_register({_mm512_set1_pd(x)}); }
 inline Vec operator*(Vec a, Vec b) { return {_mm512_mul_pd(a.v, b.v)}; }
 inline Vec operator+(Vec a, Vec b) { return {_mm512_add_pd(a.v, b.v)}; }
+inline Vec operator-(Vec a, Vec b) { return {_mm512_sub_pd(a.v, b.v)}; }
+inline Vec operator/(Vec a, Vec b) { return {_mm512_div_pd(a.v, b.v)}; }
 inline Vec fma(Vec a, Vec b, Vec c) { return {_mm512_fmadd_pd(a.v, b.v, c.v)}; }
+inline Vec fnma(Vec a, Vec b, Vec c) { return {_mm512_fnmadd_pd(a.v, b.v, c.v)}; }
 inline Mask mask_of(std::uint64_t bits) { return {static_cast<__mmask8>(bits)}; }
 inline Vec select(Mask m, Vec yes, Vec no) { return {_mm512_mask_blend_pd(m.m, no.v, yes.v)}; }
 inline Vec where(Mask m, Vec yes) { return {_mm512_maskz_mov_pd(m.m, yes.v)}; }

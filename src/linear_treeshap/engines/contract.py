@@ -2,7 +2,8 @@
 
 Rows that are ready to be read go in, values come out in an array of the caller's. An engine never changes
 after it is made, so threads may share it; bits depend neither on the number of threads nor on how rows are
-cut into calls; sums are float64, whatever ``out`` is. A call can be interrupted, and ``progress`` may explain
+cut into calls, unless calls are of so few rows that another walk is quicker; sums are float64, whatever
+``out`` is. A call can be interrupted, and ``progress`` may explain
 other rows.
 """
 
