@@ -134,6 +134,29 @@ def test_shapley_taylor_keeps_the_digits_of_leaves_of_any_size(size: float) -> N
     np.testing.assert_allclose(found / scale, expected, rtol=0, atol=1e-14)
 
 
+@pytest.mark.filterwarnings("error")
+@pytest.mark.parametrize("size", [1e-300, 1e-90, 1e-42, 1e90, 1e300])
+def test_float32_is_float64_rounded_for_leaves_of_any_size(size: float) -> None:
+    """Beyond 3.4e38 is infinity, below 1e-45 zero, and in between what float32 has: those of 1e-42 have few
+    digits. Outputs of other sizes stand beside them, which share an array."""
+    rng = np.random.default_rng(13)
+    ensemble = random_ensemble(rng, n_features=N_FEATURES, n_outputs=2, vector_leaves=True, n_trees=3)
+    sizes = np.array([size, 1e-80])
+    ensemble = replace(ensemble, value=ensemble.value * sizes, base_values=ensemble.base_values * sizes)
+    rows = random_rows(rng, ensemble, 20)
+    asked: list[Callable[[TreeExplainer, Any], Any]] = [
+        lambda e, dtype: e.shap_values(rows, dtype=dtype),
+        lambda e, dtype: e.shap_interaction_values(rows, dtype=dtype),
+        lambda e, dtype: e.interactions(rows, 2, index="STII", dtype=dtype).values,
+    ]
+    for explainer, ways in ((TreeExplainer(ensemble), asked), (TreeExplainer(ensemble, rows[:5]), asked[:2])):
+        for ask in ways:
+            with np.errstate(over="ignore", under="ignore"):
+                expected = ask(explainer, "float64").astype(np.float32)
+            np.testing.assert_array_equal(ask(explainer, "float32"), expected)
+            assert not 1e38 < size or np.isinf(expected).any()
+
+
 @pytest.mark.parametrize("n_players", [1, 2, 7, 40, 200])
 @pytest.mark.parametrize(("alpha", "beta"), [(16, 1), (1, 4), (3, 2), (40, 40), (1, 1)])
 def test_beta_rules_give_all_moments(n_players: int, alpha: int, beta: int) -> None:

@@ -86,10 +86,10 @@ class BackgroundEngine:
         progress: Tell | None = None,
     ) -> None:
         """Write sums over the background with weights for every row and background row; None for means."""
-        self._of_players.explain(
-            rows, out, row_pair_weights=weights, n_threads=n_threads(n_jobs), progress=progress
-        )
-        self.program.rescale(out)
+        with self.program.rescaled(out) as found:
+            self._of_players.explain(
+                rows, found, row_pair_weights=weights, n_threads=n_threads(n_jobs), progress=progress
+            )
 
     def pairs(
         self, rows: Values, out: Values, *, n_jobs: int | None = None, progress: Tell | None = None
@@ -107,10 +107,10 @@ class BackgroundEngine:
             own = np.empty((len(matrix), self.n_players, self.n_outputs))
             self.values(rows[some], own, n_jobs=n_jobs)
             found = np.empty((len(matrix), len(pairs), self.n_outputs))
-            self._of_pairs.explain(
-                rows[some], found, row_pair_weights=None, n_threads=n_threads(n_jobs), progress=None
-            )
-            self.program.rescale(found)
+            with self.program.rescaled(found) as to:
+                self._of_pairs.explain(
+                    rows[some], to, row_pair_weights=None, n_threads=n_threads(n_jobs), progress=None
+                )
             matrix[:, pairs[:, 0], pairs[:, 1]] = matrix[:, pairs[:, 1], pairs[:, 0]] = found / 2
             matrix[:, diagonal, diagonal] = own - matrix.sum(axis=2)
             with np.errstate(over="ignore"):  # beyond float32 is infinity

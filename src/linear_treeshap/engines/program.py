@@ -7,6 +7,8 @@ never changes after it is made.
 from __future__ import annotations
 
 import os
+from collections.abc import Iterator
+from contextlib import AbstractContextManager, contextmanager, nullcontext
 
 import numpy as np
 import numpy.typing as npt
@@ -81,23 +83,31 @@ class Program:
     def predict(self, rows: Values, *, n_jobs: int | None = None) -> Float64:
         """(n_rows, n_outputs) raw predictions of rows that are ready to be read."""
         out = np.empty((len(rows), self.n_outputs))
-        self.compiled.predict(rows, out, block_weights=None, n_threads=n_threads(n_jobs))
-        self.rescale(out)
+        with self.rescaled(out) as found:
+            self.compiled.predict(rows, found, block_weights=None, n_threads=n_threads(n_jobs))
         return out + self._constants
 
-    def rescale(self, out: Values) -> None:
-        """Give numbers that the compiled model found, (…, n_outputs), the size that its leaves have."""
-        if self._exponents is not None:
-            with np.errstate(over="ignore", under="ignore"):  # beyond float32 is infinity
-                np.ldexp(out, self._exponents, out=out)
+    def rescaled(self, out: Values) -> AbstractContextManager[Values]:
+        """Where to write what the compiled model finds, so that ``out``, (…, n_outputs), gets it in the size
+        that the leaves have. Rounding to float32 comes last: only what is beyond it then is infinity."""
+        return nullcontext(out) if self._exponents is None else self._with_exponents(out)
+
+    @contextmanager
+    def _with_exponents(self, out: Values) -> Iterator[Values]:
+        found = out if out.dtype == np.float64 else np.empty(out.shape)
+        yield found
+        with np.errstate(over="ignore", under="ignore"):
+            np.ldexp(found, self._exponents, out=found)
+            if found is not out:
+                out[...] = found
 
     def predict_sums(self, rows: Values, *, n_jobs: int | None = None) -> Float64:
         """(n_blocks, n_outputs) sums of predictions over 64 rows each, in which a row counts for its
         `block_weights`: as good a check as the predictions, in a fraction of the time."""
         starts = np.arange(0, len(rows), BLOCK_ROWS)
         out = np.empty((len(starts), self.n_outputs))
-        self.compiled.predict(rows, out, block_weights=_BLOCK_WEIGHTS, n_threads=n_threads(n_jobs))
-        self.rescale(out)
+        with self.rescaled(out) as found:
+            self.compiled.predict(rows, found, block_weights=_BLOCK_WEIGHTS, n_threads=n_threads(n_jobs))
         return out + np.add.reduceat(block_weights(len(rows)), starts)[:, None] * self._constants
 
 

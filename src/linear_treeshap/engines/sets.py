@@ -113,7 +113,7 @@ class SetEngine:
 
     def __init__(self, program: Program, terms: Terms) -> None:
         self.n_players, self.n_outputs = program.n_players, program.n_outputs
-        self._rescale = program.rescale
+        self._rescaled = program.rescaled
         self._terms = [_compiled(program, term) for term in terms]
         self._sizes = [len(term.sets) for term in self._terms]
         self.sets = tuple(tuple(players) for term in self._terms for players in term.sets)
@@ -126,19 +126,19 @@ class SetEngine:
         for done, (term, size) in enumerate(zip(self._terms, self._sizes, strict=True)):
             target = out[:, begin : begin + size]
             written = target if target.flags.c_contiguous else np.empty_like(target, order="C")
-            term.explain(rows, written, n_threads=n_threads(n_jobs), progress=self._share(progress, done))
+            with self._rescaled(written) as found:
+                term.explain(rows, found, n_threads=n_threads(n_jobs), progress=self._share(progress, done))
             if written is not target:
                 target[...] = written
             begin += size
-        self._rescale(out)
 
     def matrices(
         self, rows: Values, out: Values, *, n_jobs: int | None = None, progress: Tell | None = None
     ) -> None:
         """Write orders 1 and 2 to ``out``, (n_rows, n_players, n_players, n_outputs), pairs split in half."""
         (term,) = self._terms
-        term.explain_dense(rows, out, n_threads=n_threads(n_jobs), progress=progress)
-        self._rescale(out)
+        with self._rescaled(out) as found:
+            term.explain_dense(rows, found, n_threads=n_threads(n_jobs), progress=progress)
 
     def add_up(
         self,
@@ -152,11 +152,11 @@ class SetEngine:
         begin = 0
         for term, size in zip(self._terms, self._sizes, strict=True):
             here = slice(begin, begin + size)
-            found, found_abs = np.zeros_like(sums[here]), np.zeros_like(sums[here])
-            term.add_up(rows, found, found_abs, n_threads=n_threads(n_jobs), progress=None)
-            for total, part in ((sums, found), (sums_abs, found_abs)):
-                self._rescale(part)
-                total[here] += part
+            here_sums, here_abs = np.zeros_like(sums[here]), np.zeros_like(sums[here])
+            with self._rescaled(here_sums) as found, self._rescaled(here_abs) as found_abs:
+                term.add_up(rows, found, found_abs, n_threads=n_threads(n_jobs), progress=None)
+            sums[here] += here_sums
+            sums_abs[here] += here_abs
             begin += size
 
     def _share(self, progress: Tell | None, done: int) -> Tell | None:

@@ -41,8 +41,8 @@ class ValueEngine:
         progress: Tell | None = None,
     ) -> None:
         """Write the values of ``rows`` to ``out``, (n_rows, n_players, n_outputs)."""
-        self._native.explain(rows, out, n_threads=n_threads(n_jobs), progress=progress)
-        self.program.rescale(out)
+        with self.program.rescaled(out) as found:
+            self._native.explain(rows, found, n_threads=n_threads(n_jobs), progress=progress)
 
     def pairs(
         self, rows: Values, out: Values, *, n_jobs: int | None = None, progress: Tell | None = None

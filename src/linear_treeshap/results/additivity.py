@@ -112,7 +112,7 @@ class Check:
         """
         if not values.size and not self.n_trees:
             return
-        if self.scale > np.finfo(values.dtype).max:
+        if self.scale > float(np.finfo(values.dtype).max):
             return  # values beyond float32 are infinite there
         flat = values.reshape(len(values), int(np.prod(values.shape[1:-1])), values.shape[-1])
         sums = np.einsum("ijk->ik", flat, dtype=np.float64, casting="safe") + base_values
