@@ -6,12 +6,13 @@ sets of players that meet in a tree. Nothing of the library's engines is used, n
 Two roads. `by_coalitions` is the definition: the worth of every coalition, then weighted means of their
 differences. `by_leaves` takes each leaf as a product game, which reaches long paths and subtracts nothing: so
 the sum of absolute contributions of leaves, its ``scale``, is what an engine's error can fairly be measured
-by. Where more than that cancels in an engine, it is the sum of absolute leaves.
+by. Where more than that cancels in an engine, it is the sum of absolute leaves, or what `_Player.taken_back`
+says.
 """
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from dataclasses import dataclass
 from fractions import Fraction
 from itertools import combinations
@@ -23,7 +24,17 @@ import numpy.typing as npt
 
 from linear_treeshap import TreeEnsemble
 
-__all__ = ["Answer", "Game", "Sets", "Weight", "index_weight", "k_sii", "matrices", "taylor_weight"]
+__all__ = [
+    "Answer",
+    "Game",
+    "Sets",
+    "Weight",
+    "index_point",
+    "index_weight",
+    "k_sii",
+    "matrices",
+    "taylor_weight",
+]
 
 Extended = npt.NDArray[Any]  # of numpy.longdouble
 Bool = npt.NDArray[np.bool_]
@@ -43,6 +54,52 @@ class Answer:
 
 
 Sets = dict[tuple[int, ...], Answer]
+
+
+@dataclass(frozen=True)
+class _Player:
+    """A player on a path: is it satisfied, what passes where it is absent, and what does not."""
+
+    present: Bool
+    absent: Extended
+    rest: Extended
+    satisfied: Extended  # what passes of its nodes before the first that is not satisfied
+
+    @classmethod
+    def at(cls, present: Bool, absent: Extended, rest: Extended) -> _Player:
+        """One node."""
+        return cls(present, absent, rest, np.where(present, absent, _ONE))
+
+    def followed_by(self, node: _Player) -> _Player:
+        """One more node further down."""
+        present = self.present & node.present
+        return _Player(
+            present,
+            self.absent * node.absent,
+            self.rest + self.absent * node.rest,
+            np.where(present, self.satisfied * node.satisfied, self.satisfied),
+        )
+
+    @property
+    def difference(self) -> Extended:
+        """What a leaf gains by the player's presence, as a factor."""
+        return np.asarray(np.where(self.present, self.rest, -self.absent))
+
+    def taken_back(self, t: float) -> Extended:
+        """The sum of absolute terms of which an engine makes the difference, where others are present with
+        probability ``t``.
+
+        With c what passes down to a node and u = t + (1-t)·c, a subtree gets (1-c)/u of its weight, growing
+        from one satisfied node to the next. At the first that is not it gets -1/(1-t) instead: all is taken
+        back, and 1/((1-t)·u) is subtracted. The weight has the factor (1-t)·c', with c' what passes to the
+        leaf, so the terms are c'/u where their sum is c': 1/u times as large, for a small t and a small c.
+        """
+        c = self.satisfied
+        u = t + (1 - t) * c
+        terms = ((1 - c) * (1 - t) + 1) * np.divide(
+            self.absent, u, out=np.zeros_like(self.absent + u), where=u > 0
+        )
+        return np.asarray(np.where(self.present, self.rest, terms))
 
 
 class Game:
@@ -90,11 +147,16 @@ class Game:
                 answer.scale[..., outputs] += np.abs(part)
         return answer
 
+    @property
+    def most_players(self) -> int:
+        """Of a tree."""
+        return max((len(self._tree_players(root)) for root, _ in self._trees()), default=0)
+
     def by_coalitions(self, orders: Sequence[int], weight: Weight) -> Sets:
         """By the definition: 2 to the power of a tree's players. Without scales: those are zero."""
         sets: Sets = {}
         for root, outputs in self._trees():
-            players = sorted({self.player_of[f] for f in self._features(root)})
+            players = self._tree_players(root)
             worth = self._worth(root, {player: place for place, player in enumerate(players)})
             for order in orders:
                 for members in combinations(range(len(players)), order):
@@ -102,20 +164,26 @@ class Game:
                     found.value[..., outputs] += _mean_difference(worth, len(players), members, weight)
         return sets
 
-    def by_leaves(self, orders: Sequence[int], weight: Weight) -> Sets:
-        """By leaves: the contribution of each is a product of differences and a mean of products."""
+    def by_leaves(self, orders: Sequence[int], weight: Weight, point: float | None = None) -> Sets:
+        """By leaves: the contribution of each is a product of differences and a mean of products.
+
+        ``point`` is the probability with which others are present, for a weight that is made of one.
+        """
         sets: Sets = {}
         for root, outputs in self._trees():
             for leaf, path in self._paths(root):
                 own = self._players_of(path)
                 for order in orders:
                     for members in combinations(sorted(own), order):
-                        part = _product_index(own, members, weight)[..., None] * self.ensemble.value[leaf]
+                        value = self.ensemble.value[leaf]
+                        mean = _mean_of_others(own, members, weight)
                         found = self._room(sets, members)
-                        found.value[..., outputs] += part
-                        found.scale[..., outputs] += np.abs(
-                            self.ensemble.value[leaf] if self.cancels else part
-                        )
+                        part = _product(own[member].difference for member in members) * mean
+                        found.value[..., outputs] += part[..., None] * value
+                        if point is not None:
+                            part = _product(own[member].taken_back(point) for member in members) * mean
+                        terms = np.abs(value if self.cancels else part[..., None] * value)
+                        found.scale[..., outputs] += terms
         return sets
 
     # -- inside ----------------------------------------------------------------------------------------
@@ -145,25 +213,22 @@ class Game:
             else:
                 pending += [(child, [*path, child]) for child in self._children(root, node)]
 
-    def _features(self, root: int) -> Iterator[int]:
-        pending = [root]
+    def _tree_players(self, root: int) -> list[int]:
+        pending, players = [root], set()
         while pending:
             node = pending.pop()
             if self.ensemble.left[node] >= 0:
-                yield int(self.ensemble.feature[node])
+                players.add(self.player_of[int(self.ensemble.feature[node])])
                 pending += self._children(root, node)
+        return sorted(players)
 
-    def _players_of(self, path: list[int]) -> dict[int, tuple[Bool, Extended, Extended]]:
-        """Of each player on a path: is it satisfied, what passes where it is absent, and what does not."""
+    def _players_of(self, path: list[int]) -> dict[int, _Player]:
         asked_at = self._parent_features
-        own: dict[int, tuple[Bool, Extended, Extended]] = {}
+        own: dict[int, _Player] = {}
         for node in path:
             player = self.player_of[asked_at[node]]
-            here = self.present[..., node], self.absent[..., node], self.rest[..., node]
-            if player in own:
-                a, c, rest = own[player]
-                here = a & here[0], c * here[1], rest + c * here[2]
-            own[player] = here
+            here = _Player.at(self.present[..., node], self.absent[..., node], self.rest[..., node])
+            own[player] = own[player].followed_by(here) if player in own else here
         return own
 
     @property
@@ -214,23 +279,24 @@ def _mean_difference(worth: Extended, n: int, members: tuple[int, ...], weight: 
     return np.asarray((flat * weights.reshape(-1, 1)).sum(axis=2))
 
 
-def _product_index(
-    own: dict[int, tuple[Bool, Extended, Extended]], members: tuple[int, ...], weight: Weight
-) -> Extended:
-    """(rows, background) the index where a coalition reaches the leaf with the product of players' shares."""
-    factor: Any = _ONE
+def _product(factors: Iterable[Extended]) -> Any:
+    product: Any = _ONE
+    for factor in factors:
+        product = product * factor
+    return product
+
+
+def _mean_of_others(own: dict[int, _Player], members: tuple[int, ...], weight: Weight) -> Extended:
+    """(rows, background) what the others let pass, a product of their shares, in the mean over coalitions."""
     others = [own[player] for player in own if player not in members]
-    for member in members:
-        a, c, rest = own[member]
-        factor = factor * np.where(a, rest, -c)
-    shape = np.broadcast_shapes(np.shape(factor), *(np.broadcast(a, c).shape for a, c, _ in others))
+    shape = np.broadcast_shapes(*(np.broadcast(p.present, p.absent).shape for p in own.values()))
     sums = np.zeros((len(others) + 1, *shape), dtype=np.longdouble)  # over coalitions of each size
     sums[0] = 1
-    for a, c, _ in others:
-        sums[1:] = sums[1:] * c + sums[:-1] * a
-        sums[0] *= c
+    for player in others:
+        sums[1:] = sums[1:] * player.absent + sums[:-1] * player.present
+        sums[0] *= player.absent
     weights = np.array([weight(k, len(others)) for k in range(len(others) + 1)], dtype=np.longdouble)
-    return np.asarray(factor * np.tensordot(weights, sums, axes=1))
+    return np.asarray(np.tensordot(weights, sums, axes=1))
 
 
 def k_sii(sets: Sets, order: int) -> Sets:
@@ -280,6 +346,12 @@ def index_weight(index: Any, n_players: int) -> Weight:
         return _ratio(sum((comb(outside, j) * sizes[k + j] for j in range(outside + 1)), Fraction(0)))
 
     return of_some
+
+
+def index_point(index: Any) -> float | None:
+    """The probability with which others are present, if the index has one."""
+    name, *numbers = index if isinstance(index, tuple) else (index,)
+    return {"banzhaf": 0.5, "weighted_banzhaf": numbers[0] if numbers else None}.get(name)
 
 
 def taylor_weight(order: int, k: int, n: int) -> Any:

@@ -39,6 +39,13 @@ OUTPUT_TOLERANCE = 1e-8
 #: Both roads of the judge add in extended precision; they may differ by its rounding, of the sum of leaves.
 JUDGE_TOLERANCE = 1e-16 if np.finfo(np.longdouble).eps < 1e-18 else 1e-13
 
+#: The points 0 and 1 are so far off in sets of MAX_ORDER players, and a contribution moves by that times the
+#: slope of a product of factors up to 1, one for each other player. It shows where the right number is zero.
+END = 2.0**-192
+
+#: Trees of more players are judged by leaves alone: coalitions double with each, and a case takes seconds.
+MAX_PLAYERS_BY_COALITIONS = 10
+
 #: The variable by which a user chooses an instruction set.
 KERNEL_VARIABLE = "LINEAR_TREESHAP_KERNEL"
 #: Shrinking takes a hundred times as long as a case: it is done for the first ones that fail a check.
@@ -110,6 +117,7 @@ class _Examination:
         cancels = case.background is not None or case.index[0] in ("sizes", "measure")
         self.game = judge.Game(case.ensemble, case.rows, case.player_of, case.background, cancels=cancels)
         self.weight = judge.index_weight(case.index, case.n_players)
+        self.point = judge.index_point(case.index)
         self.is_long = case.ensemble.depth > 7
         self.where = "path" if case.background is None else "background"
         self.tolerance = TOLERANCE + case.ensemble.n_trees * case.times * np.finfo(np.float64).eps / 2
@@ -122,10 +130,6 @@ class _Examination:
             self.shares = case.weights.astype(np.longdouble)
         self.shares = self.shares / self.shares.sum()
         self.slopes = self._slopes()
-        #: The ends of the interval stand 2**-64 inside of it: so much of the leaves may be where zero is.
-        self.floor = np.longdouble(0)
-        if case.index[0] == "weighted_banzhaf" and case.index[1] in (0, 1):
-            self.floor = np.abs(case.ensemble.value).astype(np.longdouble).sum() * 2.0**-64 / self.tolerance
 
     def run(self) -> None:
         values = self._values(self.case.rows)
@@ -152,7 +156,7 @@ class _Examination:
     # -- the definition --------------------------------------------------------------------------------
 
     def _judge_values(self, values: Array) -> None:
-        sets = self._sets([1], self.weight)
+        sets = self._sets([1], self.weight, self.point)
         shape = (*self.game.shape, self.case.n_players, self.case.ensemble.n_outputs)
         right, scale = np.zeros(shape, np.longdouble), np.zeros(shape, np.longdouble)
         for (player,), found in sets.items():
@@ -176,7 +180,7 @@ class _Examination:
                 self.tally.complain("the default check of additivity", str(error))
 
     def _judge_pairs(self, pairs: Array) -> None:
-        sets = self._sets([1, 2], self.weight)
+        sets = self._sets([1, 2], self.weight, self.point)
         shape = (*self.game.shape, self.case.ensemble.n_outputs)
         right = judge.matrices(sets, self.case.n_players, shape)
         self._close(f"pairs, {self.where}{self._suffix}", pairs, right.value, right.scale)
@@ -206,17 +210,23 @@ class _Examination:
         if kind == "k-SII":
             return judge.k_sii(self._sets(orders, judge.index_weight("shapley", 0)), order)
         if kind == "STII" and order > 1:
-            low = self._sets(orders[:-1], lambda k, n: int(k == 0))
+            low = self._sets(orders[:-1], lambda k, n: int(k == 0), point=0.0)
             high = self._sets(orders[-1:], lambda k, n: judge.taylor_weight(order, k, n))
             return low | high
         if kind in ("SII", "STII"):
             return self._sets(orders, judge.index_weight("shapley", 0))
-        return self._sets(orders, judge.index_weight("banzhaf", 0) if kind == "BII" else self.weight)
+        if kind == "BII":
+            return self._sets(orders, judge.index_weight("banzhaf", 0), point=0.5)
+        return self._sets(orders, self.weight, self.point)
 
-    def _sets(self, orders: list[int], weight: judge.Weight) -> judge.Sets:
+    def _sets(self, orders: list[int], weight: judge.Weight, point: float | None = None) -> judge.Sets:
         """By leaves; by coalitions as well where that is possible, which must be the same."""
-        sets = self.game.by_leaves(orders, weight)
-        if not self.is_long:
+        sets = self.game.by_leaves(orders, weight, point)
+        if point in (0.0, 1.0):
+            moved = np.abs(self.case.ensemble.value).astype(np.longdouble).sum() * self.case.n_players * END
+            for found in sets.values():
+                found.scale += moved / self.tolerance
+        if self.game.most_players <= MAX_PLAYERS_BY_COALITIONS:
             scale = np.abs(self.case.ensemble.value).sum() * 2 ** max(orders)
             for members, found in self.game.by_coalitions(orders, weight).items():
                 # Players of a tree that meet on none of its paths have the index zero.
@@ -227,8 +237,7 @@ class _Examination:
     def _close(self, check: str, found: Array, right: Array, scale: Array) -> None:
         """``right`` and ``scale`` are for each background row, and for the trees once."""
         times = self.case.times
-        scale = self._mean(scale) + self.floor
-        self.tally.close(check, found, times * self._mean(right), times * scale, self.tolerance)
+        self.tally.close(check, found, times * self._mean(right), times * self._mean(scale), self.tolerance)
 
     def _mean(self, numbers: Array) -> Array:
         """Over background rows, the second dimension."""

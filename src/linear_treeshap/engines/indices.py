@@ -8,7 +8,7 @@ degree ``n - 1``, so a rule of a few points and weights gives it exactly: nothin
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from fractions import Fraction
 from math import comb, inf, isfinite
@@ -20,17 +20,18 @@ import numpy.typing as npt
 from .. import _core
 from ..errors import InputError
 
-__all__ = ["SHAPLEY", "Atoms", "Beta", "Index", "Rule", "SizeWeights", "index_of"]
+__all__ = ["SHAPLEY", "Atoms", "Beta", "Index", "Rule", "SizeWeights", "index_of", "rule_inside"]
 
 Float64 = npt.NDArray[np.float64]
 
 #: Points, one minus the points (which loses no digits near 1), and weights.
 Rule = tuple[Float64, Float64, Float64]
 
-#: At t = 0 and t = 1 the recurrence would divide by zero. So far from either end it does not, the value moves
-#: by far less than rounding, and sets of up to 16 players still do not underflow, because leaves are compiled
-#: as numbers that are not far from one (`Program`). Errors are relative to the largest leaf of an output.
-_END = 2.0**-64
+#: At t = 0 and t = 1 the recurrence would divide by zero, so points keep away from both ends. An index moves
+#: by this distance times the players of a path, as a share of the leaves: 2^-256 is nothing beside any that
+#: counts, and its square can still be divided by. The index of a set is found from a product that has it as a
+#: factor for each player, which must not underflow; leaves are compiled as numbers near one (`Program`).
+_LEAST_BITS, _MOST_BITS, _BITS_OF_A_SET = 64, 256, 768
 
 #: Weights per coalition size that no measure has make rules whose weights cancel; up to this sum of absolute
 #: weights that costs three digits.
@@ -45,7 +46,9 @@ class Index(Protocol):
         """Do values add up to the prediction? Only Shapley's do."""
 
     def rule(self, n_players: int) -> Rule:
-        """A rule that is exact for paths with up to ``n_players`` players; never of fewer than one point."""
+        """A rule that is exact for paths with up to ``n_players`` players; never of fewer than one point.
+
+        Its points may be 0 and 1; `rule_inside` is what an engine runs."""
 
 
 @dataclass(frozen=True)
@@ -230,10 +233,21 @@ def _sequence(given: Any, what: str) -> Sequence[Any]:
     raise InputError(f"The {what} of an index must be a list of numbers, got {given!r}.")
 
 
+def rule_inside(index: Index, order: int) -> Callable[[int], Rule]:
+    """The rules of an index, their points inside of (0, 1), for sets of up to ``order`` players."""
+    end = 2.0 ** -max(_LEAST_BITS, min(_MOST_BITS, _BITS_OF_A_SET // order))
+
+    def rule(n_players: int) -> Rule:
+        points, absent, weights = index.rule(n_players)
+        return np.maximum(points, end), np.maximum(absent, end), weights
+
+    return rule
+
+
 def _rule(points: npt.ArrayLike, absent: npt.ArrayLike, weights: npt.ArrayLike) -> Rule:
-    """The rule in float64, its points inside of (0, 1)."""
+    """The rule in float64."""
     t, a, w = (np.ascontiguousarray(x, dtype=np.float64) for x in (points, absent, weights))
-    return np.maximum(t, _END), np.maximum(a, _END), w
+    return t, a, w
 
 
 def _lagrange(nodes: Float64, at: Float64) -> Float64:

@@ -9,6 +9,7 @@ from __future__ import annotations
 import os
 from collections.abc import Iterator
 from contextlib import AbstractContextManager, contextmanager, nullcontext
+from typing import Any
 
 import numpy as np
 import numpy.typing as npt
@@ -18,7 +19,7 @@ from ..errors import InputError
 from ..model.ensemble import TreeEnsemble, only_output
 from ..players.players import Players
 from .contract import Values
-from .indices import SHAPLEY, Index
+from .indices import SHAPLEY, Index, rule_inside
 from .threads import n_threads
 
 __all__ = ["BLOCK_ROWS", "KERNEL_VARIABLE", "Program", "block_weights", "kernels", "trees_of"]
@@ -64,7 +65,7 @@ class Program:
             n_outputs=ensemble.n_outputs,
             n_players=self.n_players,
             is_float32=ensemble.row_format.dtype == "float32",
-            rule=index.rule,
+            rule=rule_inside(index, order=1),
             kernel=kernel,
         )
 
@@ -87,13 +88,13 @@ class Program:
             self.compiled.predict(rows, found, block_weights=None, n_threads=n_threads(n_jobs))
         return out + self._constants
 
-    def rescaled(self, out: Values) -> AbstractContextManager[Values]:
+    def rescaled(self, out: Values) -> AbstractContextManager[Any]:
         """Where to write what the compiled model finds, so that ``out``, (…, n_outputs), gets it in the size
         that the leaves have. Rounding to float32 comes last: only what is beyond it then is infinity."""
         return nullcontext(out) if self._exponents is None else self._with_exponents(out)
 
     @contextmanager
-    def _with_exponents(self, out: Values) -> Iterator[Values]:
+    def _with_exponents(self, out: Values) -> Iterator[Any]:
         found = out if out.dtype == np.float64 else np.empty(out.shape)
         yield found
         with np.errstate(over="ignore", under="ignore"):
@@ -142,8 +143,8 @@ def _constants(ensemble: TreeEnsemble) -> Float64:
 
 
 #: Leaves whose largest is beyond this power of two, or below its inverse, are compiled with another exponent:
-#: the walk multiplies them by covers, and by numbers as far from one as the end points of indices.
-_MAX_EXPONENT = 256
+#: the walk multiplies them by covers, and by 2^-256 to 2^-1024 at the end points of indices (`rule_inside`).
+_MAX_EXPONENT = 64
 
 
 def _exponents(ensemble: TreeEnsemble) -> npt.NDArray[np.int32] | None:

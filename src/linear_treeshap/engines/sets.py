@@ -18,7 +18,7 @@ import numpy.typing as npt
 from .. import _core
 from ..errors import InputError
 from .contract import Tell, Values
-from .indices import SHAPLEY, Atoms, Beta, Index
+from .indices import SHAPLEY, Atoms, Beta, Index, rule_inside
 from .program import Program
 from .threads import n_threads
 
@@ -171,7 +171,7 @@ def _compiled(program: Program, term: Term) -> _core.SetEngine:
     try:
         return _core.SetEngine(
             program.compiled,
-            rule=term.index.rule,
+            rule=rule_inside(term.index, term.max_order),
             min_order=term.min_order,
             max_order=term.max_order,
             spread=list(term.spread),
