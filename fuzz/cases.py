@@ -21,7 +21,7 @@ __all__ = ["OUTPUTS", "Case", "as_dictionary", "large_case", "long_case", "repea
 
 Rows = npt.NDArray[np.floating]
 
-#: Functions of the raw output that a user might explain; finite for every raw output.
+#: Functions of the raw output that a user might explain; finite for every raw output up to a million.
 OUTPUTS: dict[str, Callable[[Any], Any]] = {
     "tanh": np.tanh,
     "square": np.square,
@@ -206,7 +206,8 @@ def _options(rng: np.random.Generator, case: Case) -> Case:
         if rng.random() < 0.4:
             weights = rng.random(len(background)) * 10.0 ** float(rng.choice([0, 0, 0, -300, 300]))
             case = replace(case, weights=weights * (rng.random(len(background)) < 0.8) + weights.max() / 2)
-    if case.background is not None and rng.random() < 0.2 and np.abs(case.ensemble.value).max() < 1e6:
+    largest = max(np.abs(case.ensemble.value).max(), np.abs(case.ensemble.base_values).max())
+    if case.background is not None and rng.random() < 0.2 and largest < 1e6:
         return replace(case, output=str(rng.choice(list(OUTPUTS))))
     index = "shapley" if rng.random() < 0.4 else _index(rng, case.n_players)
     kind = KINDS[int(rng.integers(len(KINDS)))]
@@ -219,7 +220,7 @@ def _index(rng: np.random.Generator, n_players: int) -> Any:
         return (name, float(rng.choice([0.0, 1.0, 1e-3, rng.random(), rng.random()])))
     if name == "beta":
         found = (name, *(float(rng.choice([1, 2, 4, 16, 0.5, rng.uniform(0.3, 20)])) for _ in range(2)))
-        return ("shapley",) if found == ("beta", 1.0, 1.0) else found  # which has interactions of its own
+        return "shapley" if found == ("beta", 1.0, 1.0) else found  # which has interactions of its own
     points = rng.choice([0.0, 1.0, 0.5, *rng.random(4)], size=int(rng.integers(1, 5)))
     weights = rng.dirichlet(np.ones(len(points)))
     if name == "measure":

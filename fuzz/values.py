@@ -161,8 +161,10 @@ class _Examination:
         right, scale = np.zeros(shape, np.longdouble), np.zeros(shape, np.longdouble)
         for (player,), found in sets.items():
             right[:, :, player], scale[:, :, player] = found.value, found.scale
-        slopes = self.slopes[:, :, None]
-        self._close(f"values, {self.where}{self._suffix}", values, right * slopes, scale * np.abs(slopes))
+        slopes, steepness = self.slopes[:, :, None], np.abs(self.slopes) + self._slope_rounding()
+        self._close(
+            f"values, {self.where}{self._suffix}", values, right * slopes, scale * steepness[:, :, None]
+        )
         expected = self.game.expected()
         if self.case.output is None:
             self.tally.close(
@@ -269,6 +271,17 @@ class _Examination:
         derivative = (function(middle + h) - function(middle - h)) / (2 * h)
         with np.errstate(invalid="ignore", divide="ignore"):
             return np.asarray(np.where(near, derivative, (function(raw) - function(other)) / step))
+
+    def _slope_rounding(self) -> Array:
+        """By how much slopes may be off beyond the tolerance: the function has two values rounded to a few
+        ulps of theirs, not of their difference, over a step that is not less than 1e-5."""
+        if self.case.output is None or self.case.background is None:
+            return np.zeros(1)
+        function = OUTPUTS[self.case.output]
+        raw, other = self.game.raw(self.case.rows)[:, None], self.game.raw(self.case.background)[None]
+        sizes = np.abs(function(raw)) + np.abs(function(other))
+        rounding = 4 * np.finfo(np.float64).eps * sizes / np.maximum(np.abs(raw - other), 1e-5)
+        return np.asarray(rounding / self.tolerance)
 
     # -- the same in other ways ------------------------------------------------------------------------
 
