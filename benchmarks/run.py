@@ -99,7 +99,7 @@ def run_case(
 def _measure(request: Request, folder: Path, limit: float) -> Result:
     try:
         result = Result(**_ask(request, folder, limit))
-        if result.status == "ok":
+        if result.seconds:
             request = replace(request, memory_rows=result.n_rows)
             result = replace(result, peak_mib=_ask(request, folder, limit))
     except subprocess.TimeoutExpired:

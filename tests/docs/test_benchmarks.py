@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import json
 import time
-from dataclasses import replace
+from dataclasses import asdict, replace
 from functools import partial
 from pathlib import Path
 from typing import Any
@@ -18,7 +18,7 @@ from benchmarks.cases import Case, Problem
 from benchmarks.figures import accuracy_figure, paper_figure, speed_ups
 from benchmarks.peers import PEERS, V2_MEMORY, Ours, Rows, Values
 from benchmarks.run import circumstances, run_case
-from benchmarks.tables import TABLES, write_tables
+from benchmarks.tables import TABLES, case_table, write_tables
 from benchmarks.worker import Request, Result, compare
 from linear_treeshap.importers import import_model
 
@@ -61,6 +61,26 @@ def test_a_peer_with_wrong_answers_is_not_timed(monkeypatch: pytest.MonkeyPatch)
     assert result.error is not None
     assert result.error > 1e-3
     assert not result.seconds
+
+
+@pytest.mark.parametrize(("off", "status"), [(1e-12, "ok"), (5e-4, "inexact"), (2e-3, "wrong")])
+def test_a_peer_that_is_nearly_right_is_timed_and_called_inexact(
+    off: float, status: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Its error is in the table, beside its time and by its name; beyond a thousandth it has no time."""
+
+    class Off(Ours):
+        def __call__(self, rows: Rows) -> Values:
+            values = super().__call__(rows)
+            return values + off * np.abs(values).max()
+
+    result = ask(Off, monkeypatch)
+    assert (result.status, bool(result.seconds)) == (status, status != "wrong")
+    assert result.error == pytest.approx(off, rel=0.1)
+    report = {"title": "", "n_leaves": 8, "depth": 3, "n_features": 12, "n_rows": 8, "data": ""}
+    line = case_table([{**report, "results": [{**asdict(result), "peer": "shap"}]}]).splitlines()[-1]
+    assert f"| {off:.0e} |" in line
+    assert status == "ok" or f"{status}: 8 of 8 rows are off by" in line
 
 
 def test_a_peer_that_refuses_is_reported_with_its_words(monkeypatch: pytest.MonkeyPatch) -> None:
