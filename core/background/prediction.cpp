@@ -1,7 +1,12 @@
 #include "background/prediction.hpp"
 
 #include <algorithm>
+#include <array>
+#include <atomic>
 #include <bit>
+#include <cmath>
+#include <limits>
+#include <type_traits>
 #include <vector>
 
 #include "run/parallel.hpp"
@@ -12,9 +17,8 @@ namespace {
 constexpr std::size_t kTaskRows = 1024;
 
 // A row alone visits a split per level. A block asks all splits of a tree, 64 rows at a time, which is worth it for
-// so many rows and so few splits.
+// so many rows and so few splits (kMaxBlockSplits).
 constexpr std::size_t kMinBlockRows = 8;
-constexpr std::size_t kMaxBlockSplits = 512;
 
 template <class Number>
 bool goes_left(const Program& program, const Split& split, Number x) {
@@ -58,37 +62,52 @@ void visit_leaves(const Chunk& chunk, const Tree& tree, const std::uint64_t* wor
         }
 }
 
-// Where predictions are added to: out[row][output], or out[block][output] where rows are weighted.
-struct Predictions {
-    double* out;
-    std::size_t n_outputs;
-    const BlockWeights* weights;
+void add_to(double* out, const Chunk& chunk, double weight, const double* value) {
+    for (std::int32_t o = 0; o < chunk.n_outputs; ++o) out[at(chunk.output + o)] += weight * value[o];
+}
 
-    void add_row(const Chunk& chunk, std::size_t row, const double* value) const {
-        if (weights == nullptr) return add(chunk, row, 1.0, value);
-        add(chunk, row / kBlockRows, weights->of(std::uint64_t{1} << row % kBlockRows), value);
-    }
-    void add_rows(const Chunk& chunk, std::size_t block, std::uint64_t rows, const double* value) const {
-        if (weights != nullptr) return add(chunk, block, weights->of(rows), value);
-        for (; rows != 0; rows &= rows - 1)
-            add(chunk, block * kBlockRows + static_cast<std::size_t>(std::countr_zero(rows)), 1.0, value);
-    }
+template <class Add>
+void walk_any(const Program& program, const Chunk& chunk, const Tree& tree, const RowsView& rows, const Add& add) {
+    program.is_float32 ? walk<float>(program, chunk, tree, rows, add) : walk<double>(program, chunk, tree, rows, add);
+}
 
-  private:
-    void add(const Chunk& chunk, std::size_t place, double weight, const double* value) const {
-        double* const to = out + place * n_outputs + at(chunk.output);
-        for (std::int32_t o = 0; o < chunk.n_outputs; ++o) to[o] += weight * value[o];
+// Adds the weighted sum over a block of what the trees of a chunk predict to sums[output].
+void add_chunk(const Program& program, const BackgroundKernel& kernel, const Chunk& chunk, const RowsView& block,
+               const BlockWeights& weights, Workspace& work, double* sums) {
+    const bool in_blocks = block.n_rows >= kMinBlockRows;
+    if (in_blocks)
+        kernel.add_block_sums(program, chunk, block, weights, work.x.reserve(kBlockRows * chunk.columns.size()), sums);
+    for (const auto& tree : chunk.trees)
+        if (!in_blocks || tree.splits.size() > kMaxBlockSplits)
+            walk_any(program, chunk, tree, block,
+                     [&](std::size_t row, const double* value) { add_to(sums, chunk, weights.of(row), value); });
+}
+
+// The sum of n numbers, every step-th, and, of float32, of their absolute values. Four sums wait less for each other
+// than one.
+struct Sums {
+    double sum = 0.0, absolute = 0.0;
+
+    template <class Value>
+    Sums(const Value* numbers, std::size_t n, std::size_t step) {
+        std::array<double, 4> sums{}, absolutes{};
+        const auto add = [&](std::size_t to, double number) {
+            sums[to] += number;
+            if constexpr (std::is_same_v<Value, float>) absolutes[to] += std::abs(number);
+        };
+        std::size_t i = 0;
+        for (; i + 4 <= n; i += 4)
+            for (std::size_t j = 0; j < 4; ++j) add(j, numbers[(i + j) * step]);
+        for (; i < n; ++i) add(i % 4, numbers[i * step]);
+        sum = (sums[0] + sums[1]) + (sums[2] + sums[3]);
+        absolute = (absolutes[0] + absolutes[1]) + (absolutes[2] + absolutes[3]);
     }
 };
 
 }  // namespace
 
-double BlockWeights::of(std::uint64_t rows) const {
-    return std::popcount(rows) + std::popcount(rows & once) + 2 * std::popcount(rows & twice);
-}
-
 void predict(const Program& program, const BackgroundKernel& kernel, const RowsView& rows, std::span<double> out,
-             const BlockWeights* weights, int n_threads, const Control::Poll& poll) {
+             int n_threads, const Control::Poll& poll) {
     std::fill(out.begin(), out.end(), 0.0);
     const std::size_t n_outputs = at(program.n_outputs);
     Control control(poll, program.n_leaves * rows.n_rows);
@@ -98,31 +117,75 @@ void predict(const Program& program, const BackgroundKernel& kernel, const RowsV
             Workspace& work = worker.workspace();
             std::vector<std::uint64_t> reached;
             const std::size_t blocks = n_blocks(here.n_rows);
-            const std::size_t first = task * kTaskRows / (weights == nullptr ? 1 : kBlockRows);
-            const Predictions to{out.data() + first * n_outputs, n_outputs, weights};
+            double* const to = out.data() + task * kTaskRows * n_outputs;
             const bool in_blocks = here.n_rows >= kMinBlockRows;
             for (const auto& chunk : program.chunks) {
                 double* const x = work.x.reserve(blocks * kBlockRows * chunk.columns.size());
                 if (in_blocks) kernel.transpose(program, chunk, here, x);
+                const auto add = [&](std::size_t row, const double* value) {
+                    add_to(to + row * n_outputs, chunk, 1.0, value);
+                };
                 for (const auto& tree : chunk.trees) {
                     if (!in_blocks || tree.splits.size() > kMaxBlockSplits) {
-                        const auto add = [&](std::size_t row, const double* value) { to.add_row(chunk, row, value); };
-                        program.is_float32 ? walk<float>(program, chunk, tree, here, add)
-                                           : walk<double>(program, chunk, tree, here, add);
+                        walk_any(program, chunk, tree, here, add);
                         continue;
                     }
                     std::uint64_t* const bits = work.satisfied.reserve(blocks * n_words(tree));
                     kernel.evaluate(program, chunk, tree, x, blocks, bits);
                     for (std::size_t b = 0; b < blocks; ++b) {
                         const std::size_t n = std::min<std::size_t>(kBlockRows, here.n_rows - b * kBlockRows);
-                        visit_leaves(
-                            chunk, tree, bits + b * n_words(tree), ~std::uint64_t{0} >> (kBlockRows - n), reached,
-                            [&](std::uint64_t ended, const double* value) { to.add_rows(chunk, b, ended, value); });
+                        visit_leaves(chunk, tree, bits + b * n_words(tree), ~std::uint64_t{0} >> (kBlockRows - n),
+                                     reached, [&](std::uint64_t ended, const double* value) {
+                                         for (; ended != 0; ended &= ended - 1)
+                                             add(b * kBlockRows + static_cast<std::size_t>(std::countr_zero(ended)),
+                                                 value);
+                                     });
                     }
                 }
                 if (!worker.advance(chunk.n_leaves * here.n_rows)) return;
             }
         });
 }
+
+template <class Value>
+bool adds_up(const Program& program, const BackgroundKernel& kernel, const RowsView& rows,
+             std::span<const Value> values, std::span<const double> base, double tolerance, int n_threads,
+             const Control::Poll& poll) {
+    constexpr double kRounding = std::numeric_limits<Value>::epsilon();
+    const std::size_t n_outputs = at(program.n_outputs);
+    const std::size_t per_row = rows.n_rows == 0 ? 0 : values.size() / rows.n_rows;
+    const BlockWeights weights;
+    std::atomic<bool> is_fine{true};
+    Control control(poll, program.n_leaves * rows.n_rows);
+    const auto block_is_fine = [&](std::size_t row, const RowsView& block, const Worker& worker) {
+        std::vector<double> predicted(n_outputs);
+        for (const auto& chunk : program.chunks) {
+            add_chunk(program, kernel, chunk, block, weights, worker.workspace(), predicted.data());
+            if (!worker.advance(chunk.n_leaves * block.n_rows)) return true;  // nobody waits for the answer
+        }
+        for (std::size_t o = 0; o < n_outputs; ++o) {
+            double found = 0.0, absolute = 0.0;
+            for (std::size_t r = 0; r < block.n_rows; ++r) {
+                const Sums of_row(values.data() + (row + r) * per_row + o, per_row / n_outputs, n_outputs);
+                found += weights.of(r) * (of_row.sum + base[o]);
+                absolute += weights.of(r) * of_row.absolute;
+            }
+            if (!(std::abs(found - predicted[o]) <= tolerance + kRounding * absolute)) return false;  // NaN as well
+        }
+        return true;
+    };
+    parallel_for((rows.n_rows + kTaskRows - 1) / kTaskRows, n_threads, control,
+                 [&](std::size_t task, const Worker& worker) {
+                     const std::size_t end = std::min(rows.n_rows, (task + 1) * kTaskRows);
+                     for (std::size_t row = task * kTaskRows; row < end && is_fine; row += kBlockRows)
+                         if (!block_is_fine(row, rows.slice(row, kBlockRows), worker)) is_fine = false;
+                 });
+    return is_fine;
+}
+
+template bool adds_up(const Program&, const BackgroundKernel&, const RowsView&, std::span<const float>,
+                      std::span<const double>, double, int, const Control::Poll&);
+template bool adds_up(const Program&, const BackgroundKernel&, const RowsView&, std::span<const double>,
+                      std::span<const double>, double, int, const Control::Poll&);
 
 }  // namespace linear_treeshap

@@ -8,16 +8,16 @@
 
 namespace linear_treeshap {
 
-// What the rows of a block count for in a sum over them: one, one more with the first bit, two more with the second.
-struct BlockWeights {
-    std::uint64_t once, twice;
-
-    double of(std::uint64_t rows) const;  // together
-};
-
-// Writes out[row][output], the sum over all trees, without base values; with weights out[block][output], the weighted
-// sum over the 64 rows of each block, which takes a fraction of the time.
+// Writes out[row][output], the sum over all trees, without base values.
 void predict(const Program& program, const BackgroundKernel& kernel, const RowsView& rows, std::span<double> out,
-             const BlockWeights* weights, int n_threads, const Control::Poll& poll);
+             int n_threads, const Control::Poll& poll);
+
+// Do values[row][number][output], over all numbers of a row, and base[output] add up to what `predict` writes? Weighted
+// sums over 64 rows are compared, which takes a fraction of the time. Rounding of values to their type is allowed for,
+// and `tolerance` beside it. A false answer says that something is amiss, or rounded otherwise, in some row.
+template <class Value>
+bool adds_up(const Program& program, const BackgroundKernel& kernel, const RowsView& rows,
+             std::span<const Value> values, std::span<const double> base, double tolerance, int n_threads,
+             const Control::Poll& poll);
 
 }  // namespace linear_treeshap

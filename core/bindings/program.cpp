@@ -1,6 +1,5 @@
 // An ensemble and an index → a Program, which every engine walks.
 
-#include <nanobind/stl/pair.h>
 #include <nanobind/stl/string.h>
 #include <nanobind/stl/tuple.h>
 #include <nanobind/stl/unique_ptr.h>
@@ -31,19 +30,26 @@ const Kernel& kernel_named(const std::optional<std::string>& name) {
 }
 
 template <class Number>
-void predict_rows(const Compiled& compiled, const Matrix<Number>& rows, const Predictions& out,
-                  const std::optional<std::pair<std::uint64_t, std::uint64_t>>& block_weights, int n_threads) {
+void predict_rows(const Compiled& compiled, const Matrix<Number>& rows, const Predictions& out, int n_threads) {
     const RowsView view = rows_of(compiled.program, rows);
-    const std::size_t n_blocks = (rows.shape(0) + kBlockRows - 1) / kBlockRows;
-    require(out.shape(0) == (block_weights ? n_blocks : rows.shape(0)) &&
-            out.shape(1) == static_cast<std::size_t>(compiled.program.n_outputs));
+    require(out.shape(0) == rows.shape(0) && out.shape(1) == static_cast<std::size_t>(compiled.program.n_outputs));
     const Progress nobody;
     const auto poll = poll_for(nobody);
     const WithoutGil no_gil;
-    const BlockWeights weights =
-        block_weights ? BlockWeights{block_weights->first, block_weights->second} : BlockWeights{};
-    predict(compiled.program, background_kernel_of(compiled.kernel), view, {out.data(), out.size()},
-            block_weights ? &weights : nullptr, n_threads, poll);
+    predict(compiled.program, background_kernel_of(compiled.kernel), view, {out.data(), out.size()}, n_threads, poll);
+}
+
+template <class Number, class Value>
+bool values_add_up(const Compiled& compiled, const Matrix<Number>& rows, const Values<const Value>& values,
+                   const Array<double>& base, double tolerance, int n_threads) {
+    const RowsView view = rows_of(compiled.program, rows);
+    const auto n_outputs = static_cast<std::size_t>(compiled.program.n_outputs);
+    require(values.shape(0) == rows.shape(0) && values.shape(2) == n_outputs && base.size() == n_outputs);
+    const Progress nobody;
+    const auto poll = poll_for(nobody);
+    const WithoutGil no_gil;
+    return adds_up(compiled.program, background_kernel_of(compiled.kernel), view,
+                   std::span<const Value>(values.data(), values.size()), span(base), tolerance, n_threads, poll);
 }
 
 }  // namespace
@@ -77,10 +83,17 @@ void bind_program(nb::module_& m) {
     auto program = nb::class_<Compiled>(m, "Program");
     program.def_prop_ro("kernel", [](const Compiled& compiled) { return std::string(compiled.kernel.name); });
     const auto def_predict = [&](auto* one) {
-        program.def("predict", one, "rows"_a, "out"_a, nb::kw_only(), "block_weights"_a.none(), "n_threads"_a);
+        program.def("predict", one, "rows"_a, "out"_a, nb::kw_only(), "n_threads"_a);
     };
     def_predict(&predict_rows<float>);
     def_predict(&predict_rows<double>);
+    const auto def_adds_up = [&](auto* one) {
+        program.def("adds_up", one, "rows"_a, "values"_a, "base"_a, "tolerance"_a, nb::kw_only(), "n_threads"_a);
+    };
+    def_adds_up(&values_add_up<float, double>);
+    def_adds_up(&values_add_up<double, double>);
+    def_adds_up(&values_add_up<float, float>);
+    def_adds_up(&values_add_up<double, float>);
 
     m.def(
         "compile",

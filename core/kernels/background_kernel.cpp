@@ -5,6 +5,7 @@
 
 #include <algorithm>
 #include <array>
+#include <bit>
 
 #include "kernels/isa.hpp"
 #include "kernels/satisfied.hpp"
@@ -40,6 +41,46 @@ void evaluate(const Program& program, const Chunk& chunk, const Tree& tree, cons
               std::uint64_t* words) {
     program.is_float32 ? evaluate_blocks(program, chunk, tree, static_cast<const float*>(x), n_blocks, words)
                        : evaluate_blocks(program, chunk, tree, static_cast<const double*>(x), n_blocks, words);
+}
+
+double weight_of(std::uint64_t rows, const BlockWeights& weights) {
+    return std::popcount(rows) + std::popcount(rows & weights.once) + 2 * std::popcount(rows & weights.twice);
+}
+
+// Leaves that no row ends in are added as well, times zero: whether there are rows is hard to foretell.
+template <class Number>
+void add_sums_of(const Program& program, const Chunk& chunk, const RowsView& rows, const BlockWeights& weights,
+                 Number* x, double* sums) {
+    transpose_block(program, chunk, static_cast<const Number*>(rows.data), rows.n_rows, x);
+    std::array<std::uint64_t, kMaxBlockSplits> reached;
+    double sum = 0.0;  // of the first output
+    for (const auto& tree : chunk.trees) {
+        if (tree.splits.size() > kMaxBlockSplits) continue;
+        reached[0] = ~std::uint64_t{0} >> (kBlockRows - rows.n_rows);
+        for (std::size_t i = 0; i < tree.splits.size(); ++i) {
+            const auto& split = tree.splits[i];
+            const std::uint64_t left = goes_left<kBlockRows>(program, split, x);
+            const std::uint64_t here[2] = {reached[i] & left, reached[i] & ~left};
+            for (std::size_t side = 0; side < 2; ++side) {
+                const auto child = split.child[side];
+                if (child >= 0) {
+                    reached[at(child)] = here[side];
+                    continue;
+                }
+                const double weight = weight_of(here[side], weights);
+                const double* const value = chunk.values_of(tree, ~child);
+                sum += weight * value[0];
+                for (int o = 1; o < chunk.n_outputs; ++o) sums[at(chunk.output + o)] += weight * value[o];
+            }
+        }
+    }
+    sums[at(chunk.output)] += sum;
+}
+
+void add_block_sums(const Program& program, const Chunk& chunk, const RowsView& rows, const BlockWeights& weights,
+                    void* x, double* sums) {
+    program.is_float32 ? add_sums_of(program, chunk, rows, weights, static_cast<float*>(x), sums)
+                       : add_sums_of(program, chunk, rows, weights, static_cast<double*>(x), sums);
 }
 
 // The states of 64 rows, in two bytes each.
@@ -105,7 +146,7 @@ void look_up(const BackgroundTree& plan, const double* tables, const std::uint64
 bool scan(const Chunk&, const Tree&, const BackgroundTree&, const Moments&, const RowPairs&, const Worker&);
 
 extern const BackgroundKernel background_kernel;
-const BackgroundKernel background_kernel{transpose, evaluate, count, look_up, scan};
+const BackgroundKernel background_kernel{transpose, evaluate, add_block_sums, count, look_up, scan};
 
 }  // namespace linear_treeshap::LTS_ISA
 LTS_END_ISA

@@ -22,12 +22,26 @@ struct RowPairs {
     const Pairs* pairs;  // null: values of players
 };
 
+// What the rows of a block count for in a sum over them: one, one more with the first bit, two more with the second.
+// All are positive, so errors of one sign do not cancel, and rows that take each other's place mostly differ.
+struct BlockWeights {
+    std::uint64_t once = 0x9E3779B97F4A7C15, twice = 0xD1B54A32D192ED03;
+
+    int of(std::size_t row) const { return static_cast<int>(1 + (once >> row & 1) + 2 * (twice >> row & 1)); }
+};
+
+// A tree of more splits is walked row by row; a block would ask all of them.
+inline constexpr std::size_t kMaxBlockSplits = 512;
+
 struct BackgroundKernel {
     // The columns a chunk reads, transposed: [block][column][64 rows].
     void (*transpose)(const Program&, const Chunk&, const RowsView&, void* x);
     // [block][n_words(tree)]
     void (*evaluate)(const Program&, const Chunk&, const Tree&, const void* x, std::size_t n_blocks,
                      std::uint64_t* words);
+    // Adds the weighted sum over a block, of up to 64 rows, of what the trees of up to kMaxBlockSplits splits predict.
+    // `x` has room for a block of the columns that the chunk reads.
+    void (*add_block_sums)(const Program&, const Chunk&, const RowsView&, const BlockWeights&, void* x, double* sums);
     // Adds the weight of each row to the bin of its state; null weights are ones.
     void (*count)(const BackgroundTree&, const LeafTable&, const std::uint64_t* words, std::size_t words_per_block,
                   std::size_t n_rows, const double* weights, double* histogram);

@@ -43,14 +43,11 @@ class Program:
     @property
     def kernel(self) -> str: ...
     # rows (n_rows, n_columns), out (n_rows, n_outputs), written
-    def predict(
-        self,
-        rows: Values,
-        out: Numbers,  # (n_rows, n_outputs), or (n_blocks, n_outputs) with weights; written
-        *,
-        block_weights: tuple[int, int] | None,
-        n_threads: int,
-    ) -> None: ...
+    def predict(self, rows: Values, out: Numbers, *, n_threads: int) -> None: ...
+    # rows (n_rows, n_columns), values (n_rows, n, n_outputs), base (n_outputs,)
+    def adds_up(
+        self, rows: Values, values: Values, base: Numbers, tolerance: float, *, n_threads: int
+    ) -> bool: ...
 
 def compile(
     trees: Trees,

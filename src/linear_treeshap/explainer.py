@@ -38,7 +38,7 @@ from .players.players import Players
 from .players.user_rows import UserRows
 from .progress import Progress
 from .results.about import About
-from .results.additivity import SAMPLED_ROWS, Check, Checks, scale_of, tolerance_of
+from .results.additivity import ALWAYS_ASKED_WORK, SAMPLED_ROWS, Asked, Check, Checks, scale_of, tolerance_of
 from .results.axes import names_of
 from .results.explanation import Explanation
 from .results.interactions import Interactions, in_order
@@ -165,6 +165,7 @@ class TreeExplainer:
         self._engine = self._engine_of(self.ensemble)
         self._fingerprint: Any = None  # what a file says that the model's library predicts
         self._scale = scale_of(self.ensemble)
+        self._asked = Asked()  # of the model's library
         self._about = About.of(
             model,
             self.ensemble,
@@ -268,16 +269,19 @@ class TreeExplainer:
             Explain the first trees only; None, 0 and -1 for all. Trees are counted, not rounds: a round of
             boosting has a tree for each of several classes.
         check_additivity
-            True makes two comparisons, within rounding; a number is the largest difference that both
-            allow; False makes none. First, the values of every row, with the expected value, against the
-            prediction of the compiled trees (large tables: in weighted sums over 64 rows), for an index that
-            adds up, which is Shapley's. Second, what the trees predict against the model's own raw
-            prediction, by its library: of all rows of up to 256, else of 192 that are spread over the table
-            and up to some 64 with missing values or infinities; of as many background rows, once; and of all
-            rows of a DMatrix or Pool. It finds rows that are read otherwise than by the library. For a few
-            rows, asking the library takes longer than the values: a service passes False. An explainer that
-            was loaded, pickled or made of a file has no library to ask, and makes the first comparison only,
-            which cannot see whether the trees are still those of the model.
+            True makes two comparisons, within rounding; a number is the largest difference that both allow;
+            False makes none. First, the values of every row, with the expected value, against the prediction
+            of the compiled trees (in weighted sums over 64 rows), for an index that adds up, which is
+            Shapley's. Second, what the trees predict against the model's own raw prediction, by its library:
+            of all rows of up to 256, else of 192 that are spread over the table and up to some 64 with
+            missing values or infinities; of as many background rows, once; and of all rows of a DMatrix or
+            Pool. It finds rows that are read otherwise than by the library. To ask a library for a few rows
+            takes longer than the values, so small tables are not compared each time: the first of its kind
+            is (of another type, or with something missing), and then one whenever as many rows have been
+            explained since as before. Frames of a model with labelled categories, and calls of 100 million
+            leaves times rows, are always. An explainer that was loaded, pickled or made of a file has no
+            library to ask, and makes the first comparison only, which cannot see whether the trees are still
+            those of the model.
         out
             An array to write to, of the shape that is returned; float64 or float32.
         dtype
@@ -675,13 +679,19 @@ class TreeExplainer:
         if not self._has_no_model:
             self._check_background(tolerance)
         return Checks(
-            None if self._has_no_model else self._reading(user_rows, tolerance),
+            None if self._has_no_model else self._reading(user_rows, tolerance, self._asked),
             adding if adds_up else None,
             engine.base_values,
         )
 
-    def _reading(self, user_rows: UserRows, tolerance: float | None) -> Check:
-        """Are rows read as the model's own library reads them?"""
+    def _reading(self, user_rows: UserRows, tolerance: float | None, asked: Asked | None) -> Check:
+        """Are rows read as the model's own library reads them? A large table is always compared, and so are
+        rows whose labels, or whose container, may be otherwise each time."""
+        row_format = self.ensemble.row_format
+        has_labels = bool(row_format.categories or row_format.hashes or row_format.frame_labels)
+        is_large = user_rows.n_rows * self._about.n_leaves >= ALWAYS_ASKED_WORK
+        if is_large or user_rows.is_container or (has_labels and is_frame(user_rows.table)):
+            asked = None
         return Check(
             self._engine.program,
             user_rows.n_rows,
@@ -689,6 +699,8 @@ class TreeExplainer:
             self._scale,
             tolerance,
             library=self._library(user_rows),
+            asked=asked,
+            kind=(type(user_rows.raw), getattr(user_rows.raw, "dtype", None)),
             n_jobs=self.n_jobs,
         )
 
@@ -717,7 +729,7 @@ class TreeExplainer:
         if self.data is None or self._background_is_checked:
             return
         user_rows = user_background(self.data, self.ensemble, self._preprocessing, self._assignment)
-        check = self._reading(user_rows, tolerance)
+        check = self._reading(user_rows, tolerance, None)
         for some in user_rows.slices():
             check.rows(some, user_rows.rows[some])
         self._background_is_checked = True

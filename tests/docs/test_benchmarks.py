@@ -72,7 +72,7 @@ def test_a_peer_that_is_nearly_right_is_timed_and_called_inexact(
     class Off(Ours):
         def __call__(self, rows: Rows) -> Values:
             values = super().__call__(rows)
-            return values + off * np.abs(values).max()
+            return np.asarray(values + off * np.abs(values).max())
 
     result = ask(Off, monkeypatch)
     assert (result.status, bool(result.seconds)) == (status, status != "wrong")

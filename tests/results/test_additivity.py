@@ -22,9 +22,11 @@ from linear_treeshap import (
     global_interactions,
     kernels,
 )
-from linear_treeshap.engines.program import BLOCK_ROWS, Program, block_weights
+from linear_treeshap.engines.program import Program
+from linear_treeshap.engines.sets import SetEngine
+from linear_treeshap.engines.values import ValueEngine
 from linear_treeshap.importers import raw_prediction
-from linear_treeshap.results.additivity import SAMPLED_ROWS, Check
+from linear_treeshap.results.additivity import ALWAYS_ASKED_WORK, SAMPLED_ROWS, Check
 
 Float64 = npt.NDArray[np.float64]
 
@@ -107,19 +109,18 @@ def test_rows_that_the_library_reads_otherwise_are_noticed(
 def test_what_does_not_add_up_is_noticed(
     call: str, model: Any, rows: Any, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """Here it is the trees' own prediction that is off, by 1e-6 in a single row, which is in no sample."""
+    """A single number of a row that is in no sample is off by 1e-6."""
 
     def off(exact: Any) -> Any:
-        def predict(self: Program, X: Any, *, n_jobs: int | None = None) -> Float64:
-            out: Float64 = exact(self, X, n_jobs=n_jobs)
+        def write(self: Any, X: Any, out: Any, **options: Any) -> None:
+            exact(self, X, out, **options)
             if len(X) == N_ROWS:
-                out[1] += 1e-6
-            return out
+                out[1].flat[0] += 1e-6
 
-        return predict
+        return write
 
-    for name in ("predict", "predict_sums"):
-        monkeypatch.setattr(Program, name, off(getattr(Program, name)))
+    for engine, name in ((ValueEngine, "values"), (SetEngine, "matrices"), (SetEngine, "values")):
+        monkeypatch.setattr(engine, name, off(getattr(engine, name)))
     with pytest.raises(AdditivityError, match=r"in 1 of 3000 rows.*row 1:.*a bug worth reporting"):
         CALLS[call](TreeExplainer(model), rows)
 
@@ -157,8 +158,7 @@ def test_background_rows_are_compared_once(model: Any, rows: Any, monkeypatch: p
         assert 100 < library.asked <= SAMPLED_ROWS + 10
         library.asked = 0
         explainer.shap_values(rows[:10])
-        assert library.asked == 10
-        library.asked = 0
+        assert library.asked == 0
 
 
 def test_background_rows_that_the_library_reads_otherwise_are_noticed(
@@ -170,6 +170,78 @@ def test_background_rows_that_the_library_reads_otherwise_are_noticed(
     for _ in range(2):
         with pytest.raises(AdditivityError, match="of 50 rows compared"):
             explainer.shap_values(rows[:10])
+
+
+def test_small_calls_ask_the_library_now_and_then(
+    model: Any, rows: Any, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """In the first, and when as many rows have come since as before: 1, 2 more, 4 more, ..."""
+    library = _Library(monkeypatch)
+    explainer = TreeExplainer(model)
+    asked_in = []
+    for call in range(1, 65):
+        before = library.asked
+        explainer.shap_values(rows[call : call + 1])
+        if library.asked > before:
+            asked_in.append(call)
+    assert asked_in == [1, 3, 7, 15, 31, 63]
+    assert library.asked == len(asked_in)
+    # Whatever is asked for, the rows are read in the same way.
+    explainer.shap_interaction_values(rows[:1])
+    assert library.asked == len(asked_in)
+
+
+def test_every_kind_of_rows_is_compared_when_it_first_comes(
+    model: Any, rows: Any, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    pd = pytest.importorskip("pandas")
+    missing = rows.copy()
+    missing[:, 2] = np.nan
+    library = _Library(monkeypatch)
+    explainer = TreeExplainer(model)
+    for table in (rows, rows.astype(np.float64), missing, pd.DataFrame(rows), rows.tolist()):
+        library.asked = 0
+        for _ in range(2):
+            explainer.shap_values(table[:50])
+        assert library.asked == 50
+
+
+def test_a_complaint_is_repeated_until_there_is_no_reason_for_it(
+    model: Any, rows: Any, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """A larger tolerance that lets rows pass says nothing of the default."""
+    library = _Library(monkeypatch, wrong=lambda X: 1e-3)
+    explainer = TreeExplainer(model)
+    explainer.shap_values(rows[:1], check_additivity=0.1)
+    for _ in range(3):
+        with pytest.raises(AdditivityError, match="the model predicts"):
+            explainer.shap_values(rows[:1])
+    library.wrong = lambda X: 0.0
+    explainer.shap_values(rows[:1])
+
+
+def test_large_calls_always_ask_the_library(model: Any, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(explainer_module, "ALWAYS_ASKED_WORK", 300_000)
+    assert ALWAYS_ASKED_WORK > 300_000  # which would take a while here
+    library = _Library(monkeypatch)
+    explainer = TreeExplainer(model)
+    large = np.zeros((300_000 // explainer.ensemble.n_leaves + 1, 4), dtype=np.float32)
+    for _ in range(4):
+        library.asked = 0
+        explainer.shap_values(large)
+        assert 100 < library.asked <= SAMPLED_ROWS
+
+
+def test_labels_are_always_compared(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Each frame may number its categories in its own way."""
+    pd, xgboost = pytest.importorskip("pandas"), pytest.importorskip("xgboost")
+    frame = pd.DataFrame({"c": pd.Categorical(list("abca") * 20), "x": np.arange(80.0)})
+    model = xgboost.XGBRegressor(n_estimators=3, enable_categorical=True, tree_method="hist", n_jobs=1)
+    explainer = TreeExplainer(model.fit(frame, np.arange(80) % 4))
+    library = _Library(monkeypatch)
+    for _ in range(3):
+        explainer.shap_values(frame[:10])
+    assert library.asked == 30
 
 
 def test_first_last_and_odd_rows_are_in_the_sample(
@@ -259,7 +331,7 @@ def test_a_tolerance_needs_something_that_adds_up(model: Any, rows: Any) -> None
 @pytest.mark.parametrize("kernel", kernels())
 @pytest.mark.parametrize("n_rows", [1, 7, 8, 63, 64, 65, 1025])
 def test_predictions_equal_those_node_by_node(kernel: str, n_rows: int) -> None:
-    """Row by row, in blocks and in sums over blocks; on thresholds, missing values and categories."""
+    """Row by row and in blocks; on thresholds, missing values and categories. Sums see any row."""
     rng = np.random.default_rng(n_rows)
     settings_of: list[dict[str, Any]] = [
         {},
@@ -276,18 +348,29 @@ def test_predictions_equal_those_node_by_node(kernel: str, n_rows: int) -> None:
         expected = ensemble.predict(rows)
         found = program.predict(rows, n_jobs=2)
         np.testing.assert_allclose(found, expected, rtol=0, atol=1e-13)
-        starts = np.arange(0, n_rows, BLOCK_ROWS)
-        sums = np.add.reduceat(expected * block_weights(n_rows)[:, None], starts)
-        np.testing.assert_allclose(program.predict_sums(rows, n_jobs=2), sums, rtol=0, atol=1e-11)
+        for dtype in (np.float64, np.float32):
+            values = np.repeat(expected[:, None], 11, axis=1).astype(dtype) / dtype(11)
+            base, one = np.arange(ensemble.n_outputs) / 8.0, rng.integers(n_rows)
+            values[:, 0] -= base
+            assert program.adds_up(rows, values, base, 1e-6, n_jobs=2)
+            values[one, rng.integers(11), rng.integers(ensemble.n_outputs)] += 1e-2
+            assert not program.adds_up(rows, values, base, 1e-6, n_jobs=2)
+            values[one] = np.nan
+            assert not program.adds_up(rows, values, base, 1e-6, n_jobs=2)
 
 
 def test_weights_of_a_block_tell_rows_apart() -> None:
-    """All positive, each about as often, and hardly a distance at which two rows have the same."""
-    weights = block_weights(64)
-    assert set(weights) == {1.0, 2.0, 3.0, 4.0}
+    """Exchange two of 64 rows: they are of other weight in most cases, at any distance from each other."""
+    ensemble = random_ensemble(np.random.default_rng(0), n_features=1, n_trees=1, max_depth=0)
+    ensemble = replace(ensemble, value=np.zeros_like(ensemble.value), base_values=np.zeros(1))
+    program, rows = Program(ensemble), np.zeros((64, 1), dtype=ensemble.row_format.numpy_dtype)
     for distance in range(1, 60):
-        assert (weights[distance:] == weights[:-distance]).mean() < 0.6
-    np.testing.assert_array_equal(block_weights(200)[128:192], weights)
+        seen = 0
+        for first in range(64 - distance):
+            values = np.zeros((64, 1, 1))
+            values[first], values[first + distance] = 1.0, -1.0
+            seen += not program.adds_up(rows, values, np.zeros(1), 1e-9)
+        assert seen > 0.4 * (64 - distance)
 
 
 def test_exchanged_rows_are_noticed_in_sums_over_blocks() -> None:

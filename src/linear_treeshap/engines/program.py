@@ -22,7 +22,7 @@ from .contract import Values
 from .indices import SHAPLEY, Index, rule_inside
 from .threads import n_threads
 
-__all__ = ["BLOCK_ROWS", "KERNEL_VARIABLE", "Program", "block_weights", "kernels", "trees_of"]
+__all__ = ["KERNEL_VARIABLE", "Program", "kernels", "trees_of"]
 
 Float64 = npt.NDArray[np.float64]
 
@@ -85,31 +85,39 @@ class Program:
         """(n_rows, n_outputs) raw predictions of rows that are ready to be read."""
         out = np.empty((len(rows), self.n_outputs))
         with self.rescaled(out) as found:
-            self.compiled.predict(rows, found, block_weights=None, n_threads=n_threads(n_jobs))
+            self.compiled.predict(rows, found, n_threads=n_threads(n_jobs))
         return out + self._constants
 
     def rescaled(self, out: Values) -> AbstractContextManager[Any]:
         """Where to write what the compiled model finds, so that ``out``, (…, n_outputs), gets it in the size
         that the leaves have. Rounding to float32 comes last: only what is beyond it then is infinity."""
-        return nullcontext(out) if self._exponents is None else self._with_exponents(out)
+        return nullcontext(out) if self._exponents is None else _with_exponents(out, self._exponents)
 
-    @contextmanager
-    def _with_exponents(self, out: Values) -> Iterator[Any]:
-        found = out if out.dtype == np.float64 else np.empty(out.shape)
-        yield found
-        with np.errstate(over="ignore", under="ignore"):
-            np.ldexp(found, self._exponents, out=found)
-            if found is not out:
-                out[...] = found
+    def adds_up(
+        self,
+        rows: Values,
+        values: Values,  # (n_rows, n, n_outputs)
+        base_values: Float64,  # (n_outputs,)
+        tolerance: float,
+        *,
+        n_jobs: int | None = None,
+    ) -> bool:
+        """Do values and base values add up to the predictions? Weighted sums over 64 rows are compared, which
+        takes a fraction of the time; where they are not equal, predictions say which row it is."""
+        if self._exponents is not None:
+            return False
+        base = base_values - self._constants
+        return self.compiled.adds_up(rows, values, base, tolerance, n_threads=n_threads(n_jobs))
 
-    def predict_sums(self, rows: Values, *, n_jobs: int | None = None) -> Float64:
-        """(n_blocks, n_outputs) sums of predictions over 64 rows each, in which a row counts for its
-        `block_weights`: as good a check as the predictions, in a fraction of the time."""
-        starts = np.arange(0, len(rows), BLOCK_ROWS)
-        out = np.empty((len(starts), self.n_outputs))
-        with self.rescaled(out) as found:
-            self.compiled.predict(rows, found, block_weights=_BLOCK_WEIGHTS, n_threads=n_threads(n_jobs))
-        return out + np.add.reduceat(block_weights(len(rows)), starts)[:, None] * self._constants
+
+@contextmanager
+def _with_exponents(out: Values, exponents: npt.NDArray[np.int32]) -> Iterator[Any]:
+    found = out if out.dtype == np.float64 else np.empty(out.shape)
+    yield found
+    with np.errstate(over="ignore", under="ignore"):
+        np.ldexp(found, exponents, out=found)
+        if found is not out:
+            out[...] = found
 
 
 def trees_of(ensemble: TreeEnsemble, *, value: Float64 | None = None) -> _core.Trees:
@@ -164,20 +172,6 @@ def _in_range(ensemble: TreeEnsemble, exponents: npt.NDArray[np.int32] | None) -
         return ensemble.value
     columns = ensemble.tree_output[ensemble.tree_of_node][:, None] + np.arange(ensemble.width)
     return np.asarray(np.ldexp(ensemble.value, -exponents[columns]))
-
-
-#: Rows whose predictions are summed at once.
-BLOCK_ROWS = 64
-#: Bits of the rows of a block. A row counts once, once more if it has the first bit, and twice more with the
-#: second: all weights are positive, so errors of one sign do not cancel, and two rows that take each other's
-#: place mostly differ in weight.
-_BLOCK_WEIGHTS = (0x9E3779B97F4A7C15, 0xD1B54A32D192ED03)
-
-
-def block_weights(n_rows: int) -> Float64:
-    """(n_rows,) what a row counts for in sums over the rows of its block: 1, 2, 3 or 4."""
-    once, twice = (np.array([word >> i & 1 for i in range(BLOCK_ROWS)]) for word in _BLOCK_WEIGHTS)
-    return np.asarray((1.0 + once + 2.0 * twice)[np.arange(n_rows) % BLOCK_ROWS])
 
 
 def kernels() -> list[str]:

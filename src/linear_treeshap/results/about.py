@@ -35,7 +35,7 @@ class About:
     #: Do values and base value add up to the output? Not of some features only, nor of most other indices.
     adds_up: bool = True
     #: What the sums were compared with: "trees", what these predict; "model", the same and, for some of the
-    #: rows, that with the model's own prediction; or "nothing".
+    #: rows that the explainer was given, that with the model's own prediction; or "nothing".
     checked_with: str = "nothing"
 
     @classmethod

@@ -3,10 +3,11 @@
 Two comparisons answer that, made slice after slice while a table is explained:
 
 - *Values against trees.* Values and base value of every row against what the compiled trees predict for it.
-  Of large tables, weighted sums over 64 rows are compared: see `block_weights`.
+  Weighted sums over 64 rows are compared first: see `Program.adds_up`.
 - *Trees against the library.* Were the trees and the rows read as the model's library reads them? Its own
   prediction of some rows against that of the trees. This needs no values, so it holds for whatever is
-  explained: interactions that add up to nothing, background rows, the first trees only.
+  explained: interactions that add up to nothing, background rows, the first trees only. To ask a library for
+  a few rows takes longer than to explain them, so small tables are compared now and then: see `Asked`.
 
 The tolerance follows from the arithmetic: a sum of ``n`` numbers is off by at most ``n`` half ulps of the sum
 of their absolute values, in the type that the model's library adds them in.
@@ -14,7 +15,8 @@ of their absolute values, in the type that the model's library adds them in.
 
 from __future__ import annotations
 
-from collections.abc import Callable
+import math
+from collections.abc import Callable, Hashable
 from dataclasses import dataclass
 from functools import cached_property
 from typing import Any
@@ -22,24 +24,37 @@ from typing import Any
 import numpy as np
 import numpy.typing as npt
 
-from ..engines.program import BLOCK_ROWS, Program, block_weights
+from ..engines.program import Program
 from ..errors import AdditivityError, InputError
 from ..model.ensemble import TreeEnsemble
 from ..model.links import Link, steepness
 
-__all__ = ["SAMPLED_ROWS", "Check", "Checks", "compare_with_library", "scale_of", "tolerance_of"]
+__all__ = [
+    "ALWAYS_ASKED_WORK",
+    "SAMPLED_ROWS",
+    "Asked",
+    "Check",
+    "Checks",
+    "compare_with_library",
+    "scale_of",
+    "tolerance_of",
+]
 
 Float64 = npt.NDArray[np.float64]
 Array = npt.NDArray[Any]
 Numbers = npt.NDArray[np.int64]
 
-#: The library is asked for all rows of a table of up to so many.
+#: Where the library is asked, it is for all rows of a table of up to so many.
 SAMPLED_ROWS = 256
 #: Of a larger one, for so many of those that have missing values or infinities; the others are spread evenly.
 _ODD_ROWS = 64
 
+#: In a call of so many rows times leaves it is always asked: a sample takes little beside their time.
+ALWAYS_ASKED_WORK = 100_000_000
+
 #: Below this share of the largest possible sum, a difference is rounding, even of sums in float64.
 _FLOAT64_TOLERANCE = 1e-10
+_LARGEST_FLOAT32 = float(np.finfo(np.float32).max)
 
 
 def tolerance_of(check_additivity: object) -> float | None:
@@ -62,7 +77,28 @@ def scale_of(ensemble: TreeEnsemble) -> float:
     return float(np.abs(ensemble.base_values).max() + largest_leaf.sum())
 
 
-@dataclass(frozen=True)
+class Asked:
+    """When is the library asked about rows? In the first call, and whenever as many rows have been explained
+    since as had been before: however small the calls are, its time is soon little beside theirs.
+
+    This is counted for each kind of rows by itself: of another type, or the first with something missing.
+    Threads that share an explainer may lose count of a few rows.
+    """
+
+    def __init__(self) -> None:
+        self._counts: dict[Hashable, tuple[int, int]] = {}  # rows explained, and how many make the next time
+
+    def is_due(self, kind: Hashable) -> bool:
+        n_rows, due = self._counts.get(kind, (0, 0))
+        return n_rows >= due
+
+    def add(self, kind: Hashable, n_rows: int, *, was_asked: bool) -> None:
+        """Rows were explained, and perhaps compared, without complaint."""
+        before, due = self._counts.get(kind, (0, 0))
+        self._counts[kind] = (before + n_rows, 2 * (before + n_rows) if was_asked else due)
+
+
+@dataclass  # not frozen: that takes longer to make than to compare a row
 class Check:
     """The comparisons of one table; each raises AdditivityError."""
 
@@ -74,6 +110,8 @@ class Check:
     link: Link | None = None  # what values add up to is this function of the raw prediction
     #: (n_rows, n_outputs) the library's own raw prediction of the rows with these numbers, if there is one.
     library: Callable[[Numbers], Float64] | None = None
+    asked: Asked | None = None  # None: the library is asked whatever happened before
+    kind: Hashable = None  # of the rows
     n_jobs: int | None = None
 
     @cached_property
@@ -86,20 +124,38 @@ class Check:
         """Are the rows ``part`` of the table, read as ``block``, what the library takes them for?"""
         if self.library is None or not len(block):
             return
-        numbers = self._sampled(part, block)
+        is_odd = not np.isfinite(block).all()
+        kind = (self.kind, self.tolerance, is_odd)
+        is_due = self.asked is None or self.asked.is_due(kind)
+        if is_due:
+            self._ask(self.library, part, block, self._sampled(part, block) if is_odd else self._in(part))
+        if self.asked is not None:
+            self.asked.add(kind, len(block), was_asked=is_due)
+
+    def _ask(
+        self, library: Callable[[Numbers], Float64], part: slice, block: Array, numbers: Numbers
+    ) -> None:
         if len(numbers):
             ours = self.trees.predict(np.ascontiguousarray(block[numbers - part.start]), n_jobs=self.n_jobs)
-            theirs = self.library(numbers)
             compare_with_library(
-                ours, theirs, numbers, n_trees=self.n_trees, scale=self.scale, tolerance=self.tolerance
+                ours,
+                library(numbers),
+                numbers,
+                n_trees=self.n_trees,
+                scale=self.scale,
+                tolerance=self.tolerance,
             )
 
+    def _in(self, part: slice) -> Numbers:
+        """The rows of the spread sample that are in a part of the table."""
+        return np.asarray(self._spread[(self._spread >= part.start) & (self._spread < part.stop)])
+
     def _sampled(self, part: slice, block: Array) -> Numbers:
-        spread: Numbers = self._spread[(self._spread >= part.start) & (self._spread < part.stop)]
+        """The same and some of the rows that have something missing."""
+        spread = self._in(part)
         if self.n_rows <= SAMPLED_ROWS:
             return spread
-        with np.errstate(invalid="ignore", over="ignore"):
-            odd = np.flatnonzero(~np.isfinite(block.sum(axis=1)))
+        odd = np.flatnonzero(~np.isfinite(block).all(axis=1))
         n_odd = min(len(odd), -(-_ODD_ROWS * len(block) // self.n_rows))
         return np.asarray(np.union1d(spread, odd[_spread(len(odd), n_odd)] + part.start))
 
@@ -112,12 +168,14 @@ class Check:
         """
         if not values.size and not self.n_trees:
             return
-        if self.scale > float(np.finfo(values.dtype).max):
+        if values.dtype == np.float32 and self.scale > _LARGEST_FLOAT32:
             return  # values beyond float32 are infinite there
-        flat = values.reshape(len(values), int(np.prod(values.shape[1:-1])), values.shape[-1])
+        flat = values.reshape(len(values), math.prod(values.shape[1:-1]), values.shape[-1])
+        if self.link is None and self.tolerance is None and flat.size:
+            rounding = _FLOAT64_TOLERANCE * self.scale
+            if self.trees.adds_up(block, flat, base_values, rounding, n_jobs=self.n_jobs):
+                return
         sums = np.einsum("ijk->ik", flat, dtype=np.float64, casting="safe") + base_values
-        if self._is_quickly_fine(block, sums, values.dtype):
-            return
         raw = self.trees.predict(block, n_jobs=self.n_jobs)
         expected, scale = raw, self.scale
         if self.link is not None:
@@ -141,18 +199,6 @@ class Check:
                 f"is a bug worth reporting. {_REMEDY}"
             )
 
-    def _is_quickly_fine(self, block: Array, sums: Float64, dtype: Any) -> bool:
-        """Are weighted sums over 64 rows equal? They are found faster than the predictions of all rows, which
-        say which row it is where they are not."""
-        if self.link is not None or self.tolerance is not None or dtype != np.float64:
-            return False
-        if len(block) <= SAMPLED_ROWS:
-            return False
-        weights = block_weights(len(block))
-        found = np.add.reduceat(sums * weights[:, None], np.arange(0, len(block), BLOCK_ROWS), axis=0)
-        error = np.abs(found - self.trees.predict_sums(block, n_jobs=self.n_jobs))
-        return bool((error <= _FLOAT64_TOLERANCE * self.scale).all())
-
     def total(self, block: Array, total: Float64, base_values: Float64) -> None:
         """Does ``total``, (n_outputs,) a sum over all rows of ``block``, add up to their predictions?"""
         expected = self.trees.predict(block, n_jobs=self.n_jobs).sum(axis=0)
@@ -166,7 +212,7 @@ class Check:
             )
 
 
-@dataclass(frozen=True)
+@dataclass
 class Checks:
     """Both comparisons of a table, or none: what is None is not compared."""
 
