@@ -6,6 +6,7 @@ import json
 import sys
 from collections.abc import Callable
 from contextlib import suppress
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
@@ -18,6 +19,7 @@ from strategies import chain, random_ensemble, random_rows
 from fuzz import files, judge, libraries, mutations, values
 from fuzz.__main__ import main
 from fuzz.campaign import FUZZERS, Plan, run
+from fuzz.cases import Case
 from fuzz.tally import Tally
 from fuzz.worker import generator, run_case
 from linear_treeshap import LinearTreeShapError, TreeEnsemble, TreeExplainer, oracle
@@ -179,6 +181,33 @@ def test_edits_come_past_the_checksum_and_the_encoding(tmp_path: Path) -> None:
     assert n_read > 0
     document = {"a": [1, 2], "b": {"c": "text", "d": [None, True, 1.5]}, "e": []}
     assert mutations._from_ubjson(to_ubjson(document)) == document
+
+
+def test_errors_are_measured_by_what_is_added_and_taken_back() -> None:
+    """A player that a path meets twice, satisfied and then not: at t = 0 the terms that cancel lack the first
+    cover, and an engine loses digits; at t = 1, and for a player met once, none is lost."""
+    twice, once = chain([0, 0], share=[1e-6, 0.5]), chain([0], share=[0.5])
+    above = judge.Game(replace(twice, threshold=np.array([2.0, 0, 0, 0, 0])), [[1.0]], [0])
+    weight = judge.index_weight("banzhaf", 0)
+    found = {t: above.by_leaves([1], weight, t)[0,] for t in (0.0, 1.0)}
+    plain = above.by_leaves([1], weight)[0,]
+    assert all((answer.value == plain.value).all() for answer in found.values())
+    assert found[1.0].scale == pytest.approx(plain.scale, rel=1e-5)
+    # The deepest leaf has 1e-6 · 0.5 where it is absent; 0.5 + 0.5 are added and taken back.
+    lost = float((found[0.0].scale - plain.scale).item())
+    assert lost == pytest.approx(float(np.abs(twice.value[4, 0])), rel=1e-5)
+    game = judge.Game(once, [[1.0]], [0])
+    assert (game.by_leaves([1], weight, 0.0)[0,].scale == game.by_leaves([1], weight)[0,].scale).all()
+
+
+def test_trees_of_many_players_are_not_judged_by_coalitions() -> None:
+    """Thirty of them would take minutes."""
+    ensemble = chain(range(30))
+    case = Case(ensemble, np.zeros((1, 30)))
+    assert judge.Game(ensemble, case.rows, case.player_of).most_players == 30
+    tally = values.examine(case)
+    assert tally.findings == []
+    assert "the judge's two roads" not in tally.checks
 
 
 # -- processes ----------------------------------------------------------------------------------------
