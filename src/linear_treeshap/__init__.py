@@ -32,6 +32,7 @@ if TYPE_CHECKING:
     from .importance import global_importance, global_interactions
     from .results.sums import GlobalImportance, GlobalInteractions
     from .storage.saved_explainer import load, save
+    from .streams.explain import explain_batches
 
 __all__ = [
     "AdditivityError",
@@ -50,6 +51,7 @@ __all__ = [
     "UnsupportedModelError",
     "__version__",
     "explain",
+    "explain_batches",
     "global_importance",
     "global_interactions",
     "import_model",
@@ -66,6 +68,7 @@ __version__ = "0.1.0"
 _LATER = {
     "GlobalImportance": "results.sums",
     "GlobalInteractions": "results.sums",
+    "explain_batches": "streams.explain",
     "global_importance": "importance",
     "global_interactions": "importance",
     "load": "storage.saved_explainer",

@@ -17,6 +17,7 @@ from cli_files import FEATURES, N_ROWS, read, run, table, target, write
 
 from linear_treeshap import TreeExplainer, save
 from linear_treeshap.cli import data, models, rows
+from linear_treeshap.streams import explain as streams
 
 pytest.importorskip("pyarrow")
 pandas = pytest.importorskip("pandas")
@@ -157,8 +158,8 @@ def test_batches_do_not_show(model: Path, tmp_path: Path, monkeypatch: pytest.Mo
     """Rows are numbered through, whatever the size of a batch."""
     path = write(table(), tmp_path / "rows.feather")
     for name, most in (("one", 1 << 16), ("many", 64)):
-        monkeypatch.setattr(rows, "_MIN_ROWS", 1)
-        monkeypatch.setattr(rows, "_MAX_ROWS", most)
+        monkeypatch.setattr(streams, "_MIN_ROWS", 1)
+        monkeypatch.setattr(streams, "_MAX_ROWS", most)
         run("explain", model, path, "-o", tmp_path / f"{name}.csv", "--layout", "long")
     found = read(tmp_path / "many.csv")
     pandas.testing.assert_frame_equal(found, read(tmp_path / "one.csv"))
@@ -397,8 +398,8 @@ def test_a_report_is_of_rows_drawn_from_the_whole_file(
 ) -> None:
     """The page and the command say how many of how many, and rows go by their keys."""
     pytest.importorskip("bokeh")
-    monkeypatch.setattr(rows, "_MIN_ROWS", 1)
-    monkeypatch.setattr(rows, "_MAX_ROWS", 64)
+    monkeypatch.setattr(streams, "_MIN_ROWS", 1)
+    monkeypatch.setattr(streams, "_MAX_ROWS", 64)
     path = write(table(), tmp_path / "rows.csv")
     run("report", model, path, "-o", tmp_path / "page.html", "--key", "id", "--rows", "30")
     assert "30 of 300 rows, drawn at random" in capsys.readouterr().err
@@ -415,11 +416,11 @@ def test_drawn_rows_are_those_of_the_file(model: Path, tmp_path: Path) -> None:
     frame = table()
     path = write(frame, tmp_path / "rows.feather")
     opened = models.read(model)
-    reader = rows.RowReader(opened, opened.explainer(), path, ["id"])
+    reader = rows.RowReader(opened.explainer(), path, ["id"])
     for n_rows in (30, 1000):
         sample, positions, n_all = reader.sample(n_rows)
         assert (n_all, len(positions)) == (N_ROWS, min(n_rows, N_ROWS))
-        assert sample.keys.column("id").to_pylist() == frame["id"].iloc[positions].tolist()
+        assert sample.table.column("id").to_pylist() == frame["id"].iloc[positions].tolist()
         for name in FEATURES:
             assert sample.rows.column(name).to_pylist() == frame[name].iloc[positions].tolist()
 

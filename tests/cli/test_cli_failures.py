@@ -22,8 +22,8 @@ from cli_files import FEATURES, command, fail, run, table, write
 
 from linear_treeshap import TreeExplainer, __version__
 from linear_treeshap.atomic_write import replacing
-from linear_treeshap.cli import explain as explain_command
 from linear_treeshap.cli.main import main, make_parser
+from linear_treeshap.streams.explain import BatchExplainer
 
 pytest.importorskip("pyarrow")
 pandas = pytest.importorskip("pandas")
@@ -279,7 +279,7 @@ def test_what_was_not_foreseen_is_one_line_too(
     def broken(*_: Any) -> Any:
         raise RuntimeError("two\nlines")
 
-    monkeypatch.setattr(explain_command, "_table", broken)
+    monkeypatch.setattr(BatchExplainer, "of_rows", broken)
     arguments = ["explain", "model.json", "rows.csv", "-o", "out.csv"]
     assert "RuntimeError: two lines" in fail(capsys, *arguments)
     with pytest.raises(RuntimeError):

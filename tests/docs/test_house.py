@@ -27,6 +27,7 @@ ROOMS = (
     {"oracle", "paper"},
     {"results"},
     {"explainer", "importance"},
+    {"streams"},
     {"storage"},
     {"views"},
     {"compat"},

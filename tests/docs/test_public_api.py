@@ -27,6 +27,7 @@ PUBLIC = [
     "UnsupportedModelError",
     "__version__",
     "explain",
+    "explain_batches",
     "global_importance",
     "global_interactions",
     "import_model",

@@ -153,7 +153,7 @@ def _given_rows(model: models.Model, args: argparse.Namespace) -> Array:
     """Some rows of the user's file, as the trees read them."""
     explainer = model.explainer()
     ensemble = explainer.ensemble
-    reader = rows.RowReader(model, explainer, args.data, args.key)
+    reader = rows.RowReader(explainer, args.data, args.key)
     sample, _, _ = reader.sample(args.rows)
     steps = preprocessing_of(model.content)
     if not len(sample.rows):

@@ -12,9 +12,10 @@ from importlib import import_module
 from pathlib import Path
 from typing import Any, BinaryIO
 
-from ..errors import FileFormatError, MissingDependencyError
+from ..errors import FileFormatError
+from ..streams.arrow import require_arrow
 
-__all__ = ["NULLS", "DataFile", "open_data", "require_arrow"]
+__all__ = ["NULLS", "DataFile", "open_data"]
 
 #: Text that stands for a missing value in a CSV file: what pandas takes for one.
 NULLS = ["", "#N/A", "#N/A N/A", "#NA", "-1.#IND", "-1.#QNAN", "-NaN", "-nan", "1.#IND", "1.#QNAN", "<NA>"]
@@ -44,6 +45,10 @@ class DataFile(ABC):
     @property
     def names(self) -> tuple[str, ...]:
         return tuple(self.schema.names)
+
+    def typed(self, columns: Sequence[str], texts: Collection[str], numbers: Collection[str]) -> Any:
+        """The schema of these columns as `batches` gives them."""
+        return require_arrow().schema([self.schema.field(name) for name in columns])
 
     def batches(
         self, columns: Sequence[str], n_rows: int, *, texts: Collection[str], numbers: Collection[str]
@@ -104,17 +109,6 @@ def open_data(path: Path) -> DataFile:
         return data
     except (arrow.ArrowException, OSError, UnicodeDecodeError) as error:
         raise FileFormatError(f"Cannot read {str(path)!r}: {error}") from error
-
-
-def require_arrow() -> Any:
-    """pyarrow, or an error that says how to get it."""
-    try:
-        return import_module("pyarrow")
-    except ImportError as error:
-        raise MissingDependencyError(
-            "Data files are read and written by pyarrow, which is not installed. "
-            "Run: pip install 'linear-treeshap[cli]'."
-        ) from error
 
 
 def _kind(path: Path, head: bytes) -> type[DataFile]:
@@ -181,6 +175,13 @@ class _Csv(DataFile):
     def _parts(
         self, columns: Sequence[str], n_rows: int, texts: Collection[str], numbers: Collection[str]
     ) -> Iterator[tuple[Any, float]]:
+        schema = self.typed(columns, texts, numbers)
+        types = dict(zip(schema.names, schema.types, strict=True))
+        with self.path.open("rb") as file, self._reader(file, types) as reader:
+            for batch in reader:
+                yield batch, min(file.tell() / max(self._size, 1), 1.0)
+
+    def typed(self, columns: Sequence[str], texts: Collection[str], numbers: Collection[str]) -> Any:
         arrow = require_arrow()
         types = {}
         for name in columns:
@@ -192,9 +193,7 @@ class _Csv(DataFile):
                 types[name] = arrow.float64()
             else:
                 types[name] = guessed
-        with self.path.open("rb") as file, self._reader(file, types) as reader:
-            for batch in reader:
-                yield batch, min(file.tell() / max(self._size, 1), 1.0)
+        return arrow.schema(list(types.items()))
 
     def _reader(self, file: BinaryIO, types: dict[str, Any] | None = None) -> Any:
         arrow, csv = require_arrow(), import_module("pyarrow.csv")

@@ -6,17 +6,11 @@ import argparse
 import json
 import sys
 import time
-from dataclasses import replace
 from typing import Any
 
-import numpy as np
-
-from ..errors import InputError
-from ..model.ensemble import TreeEnsemble
 from ..progress import report
-from ..results.explanation import Explanation
+from ..streams.explain import BatchExplainer
 from . import models, output, rows
-from .data import require_arrow
 from .numbers import count, threads
 
 __all__ = ["add_to"]
@@ -75,72 +69,31 @@ def run(args: argparse.Namespace) -> None:
     output.check_free(args.out, args.force, args.model, args.data)
     model = models.read(args.model, trust=args.trust, allow_pickle=args.allow_pickle)
     explainer = model.explainer(groups=models.read_groups(args.groups), n_jobs=args.n_jobs)
-    reader = rows.RowReader(model, explainer, args.data, args.key)
-    only = _position(args.only, explainer.ensemble)
+    reader = rows.RowReader(explainer, args.data, args.key)
+    explain = BatchExplainer(
+        reader.columns,
+        reader.schema,
+        output="top" if args.top else "long" if args.layout == "long" else "columns",
+        keep=reader.keys,
+        top=args.top or 1,
+        only=args.only,
+        base_values=args.base_values,
+        dtype="float32" if args.float32 else "float64",
+        check_additivity=args.check,
+    )
     show = rows.shows_progress(args)
     n_rows = 0
-    with output.writing(args.out) as write, report(show) as tell:
+    with output.writing(args.out, explain.schema) as write, report(show) as tell:
         for batch in reader:
             try:
-                explanation = explainer(batch.rows, check_additivity=args.check)
+                values = explain.of_rows(batch.rows, batch.table, batch.first_row)
             except Exception as error:
                 raise reader.named(error, batch.first_row) from error
-            write(_table(explanation if only is None else explanation[..., only], batch, args))
-            n_rows += len(explanation)
+            write(values)
+            n_rows += batch.table.num_rows
             tell(batch.share)
     seconds = time.perf_counter() - start
     if args.json:
         print(json.dumps({"rows": n_rows, "seconds": round(seconds, 3), "out": str(args.out)}))
     elif show:
         print(f"Explained {n_rows:,} rows in {seconds:.1f} s: {args.out}", file=sys.stderr)
-
-
-def _position(only: str | None, ensemble: TreeEnsemble) -> int | None:
-    """Which output was asked for; None for all, and where there is but one."""
-    if only is None:
-        return None
-    names = ensemble.output_names or tuple(map(str, range(ensemble.n_outputs)))
-    numbers = [str(number) for number in range(ensemble.n_outputs)]
-    if only not in names and only not in numbers:
-        raise InputError(f"The model has no output {only!r}. It has: {', '.join(map(repr, names[:20]))}.")
-    position = names.index(only) if only in names else numbers.index(only)
-    return position if ensemble.n_outputs > 1 else None
-
-
-def _table(explanation: Explanation, batch: rows.Batch, args: argparse.Namespace) -> Any:
-    """The Arrow table of a batch: keys, base values if wanted, then what `Explanation` makes of values."""
-    arrow = require_arrow()
-    values = explanation.values.astype(np.float32) if args.float32 else explanation.values
-    n_rows = len(values)
-    explanation = replace(explanation, values=values, index=batch.first_row + np.arange(n_rows))
-    frame = explanation.top(args.top) if args.top else explanation.to_frame(args.layout or "wide")
-    table = frame if isinstance(frame, arrow.Table) else arrow.Table.from_pandas(frame, preserve_index=False)
-    if args.top or args.layout == "long":
-        table = table.drop_columns(["row"]) if batch.keys.num_columns else table
-    first: dict[str, Any] = {}
-    of_row = np.repeat(np.arange(n_rows), table.num_rows // n_rows if n_rows else 0)
-    for name in batch.keys.column_names:
-        first[name] = batch.keys.column(name).take(arrow.array(of_row))
-    if args.base_values:
-        first["base_value"] = _base_values(explanation, table)
-    clash = [name for name in first if name in table.column_names]
-    if clash:
-        raise InputError(
-            f"The output would have two columns of the name {clash[0]!r}. Rename the one in the data, or use "
-            f"--layout long."
-        )
-    for position, (name, column) in enumerate(first.items()):
-        table = table.add_column(position, name, column)
-    return table
-
-
-def _base_values(explanation: Explanation, table: Any) -> Any:
-    """The base value of each line of the table.
-
-    Lines go by row and output (wide), by row, feature and output (long), or by row, output and rank (top).
-    """
-    base = np.asarray(explanation.base_values, dtype=explanation.values.dtype)
-    base = base if base.ndim == 2 else base[:, np.newaxis]
-    times = table.num_rows // max(base.size, 1)
-    axis = 2 if "rank" in table.column_names else 1
-    return require_arrow().array(np.repeat(np.expand_dims(base, axis), times, axis=axis).reshape(-1))

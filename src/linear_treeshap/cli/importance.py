@@ -46,7 +46,7 @@ def add_to(subparsers: Any) -> argparse.ArgumentParser:
 def run(args: argparse.Namespace) -> None:
     model = models.read(args.model, trust=args.trust, allow_pickle=args.allow_pickle)
     explainer = model.explainer(groups=models.read_groups(args.groups), n_jobs=args.n_jobs)
-    reader = rows.RowReader(model, explainer, args.data, args.key)
+    reader = rows.RowReader(explainer, args.data, args.key)
     show = rows.shows_progress(args)
     first_row = 0
     with report(show) as tell:

@@ -10,7 +10,7 @@ from pathlib import Path
 from typing import Any
 
 from ..atomic_write import replacing
-from .data import require_arrow
+from ..streams.arrow import require_arrow
 
 __all__ = ["add_arguments", "check_free", "naming", "writing"]
 
@@ -48,31 +48,20 @@ def check_free(out: Path, force: bool, *sources: Path) -> None:
 
 
 @contextmanager
-def writing(out: Path) -> Iterator[Callable[[Any], None]]:
-    """A function that adds the rows of an Arrow table to the file; the first table decides on the columns.
+def writing(out: Path, schema: Any) -> Iterator[Callable[[Any], None]]:
+    """A function that adds the rows of an Arrow table of this schema to the file.
 
     If the block ends in an exception, there is no file, and one that was there before still is.
     """
-    writer: Any = None
-    schema: Any = None
     with naming(out), replacing(out) as file:
-
-        def write(table: Any) -> None:
-            nonlocal writer, schema
-            if writer is None:
-                schema = table.schema
-                writer = _open(_FORMATS[out.suffix.lower()], file, schema)
-            writer.write_table(table.cast(schema))
-
+        writer = _open(_FORMATS[out.suffix.lower()], file, schema)
         try:
-            yield write
+            yield writer.write_table
         except BaseException:
             with suppress(Exception):  # that it cannot be finished does not matter: it will be removed
-                if writer is not None:
-                    writer.close()
+                writer.close()
             raise
-        if writer is not None:
-            writer.close()
+        writer.close()
 
 
 def _open(kind: str, file: Any, schema: Any) -> Any:

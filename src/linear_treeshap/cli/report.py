@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import argparse
 import sys
+from collections.abc import Sequence
 from dataclasses import replace
 from typing import Any
 
@@ -46,7 +47,7 @@ def run(args: argparse.Namespace) -> None:
     output.check_free(args.out, args.force, args.model, args.data)
     model = models.read(args.model, trust=args.trust, allow_pickle=args.allow_pickle)
     explainer = model.explainer(groups=models.read_groups(args.groups), n_jobs=args.n_jobs)
-    reader = rows.RowReader(model, explainer, args.data, args.key)
+    reader = rows.RowReader(explainer, args.data, args.key)
     sample, positions, n_rows = reader.sample(args.rows)
     try:
         explanation = explainer(sample.rows)
@@ -55,15 +56,15 @@ def run(args: argparse.Namespace) -> None:
     n_shown = len(positions)
     shown = f"{n_rows:,} rows" if n_shown == n_rows else f"{n_shown:,} of {n_rows:,} rows, drawn at random"
     title = args.title or f"{args.model.name}: {shown}, of {args.data.name}"
-    labelled = replace(explanation, index=_labels(sample, positions))
+    labelled = replace(explanation, index=_labels(reader.keys, sample, positions))
     with output.naming(args.out):
         labelled.report(args.out, title=title, max_rows=args.rows)
     print(f"Wrote {args.out}: {shown}.", file=sys.stderr)
 
 
-def _labels(sample: rows.Batch, positions: npt.NDArray[np.int64]) -> npt.NDArray[Any]:
+def _labels(keys: Sequence[str], sample: rows.Batch, positions: npt.NDArray[np.int64]) -> npt.NDArray[Any]:
     """What to call each row: its keys, or its number in the file."""
-    if sample.keys.num_columns == 0:
+    if not keys:
         return positions
-    keys = zip(*(column.to_pylist() for column in sample.keys.columns), strict=True)
-    return np.array([", ".join(map(str, key)) for key in keys], dtype=object)
+    cells = zip(*(sample.table.column(key).to_pylist() for key in keys), strict=True)
+    return np.array([", ".join(map(str, key)) for key in cells], dtype=object)

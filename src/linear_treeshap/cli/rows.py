@@ -1,7 +1,7 @@
-"""A model and a data file → batches of rows that the model's explainer takes, with their keys.
+"""An explainer and a data file → batches of rows that the explainer takes, with their keys.
 
-Columns are matched by name wherever the model knows names; others in the file are left alone. Text means in a
-CSV or Parquet file what it means in a data frame: a category, if the model has labels for that column.
+Which columns are read, and what their text means, is as in any other stream. A file without types is given
+them here: what is missing, what is a number, and which numbers are labels.
 """
 
 from __future__ import annotations
@@ -10,7 +10,6 @@ import argparse
 import sys
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
-from importlib.util import find_spec
 from pathlib import Path
 from typing import Any
 
@@ -20,16 +19,13 @@ import numpy.typing as npt
 from ..errors import InputError, LinearTreeShapError
 from ..explainer import TreeExplainer
 from ..model.row_format import RowFormat
-from ..rows.columns import Kind, codes_of_labels, labels_are_numbers, settled
-from ..rows.frames import match_columns
-from .data import NULLS, DataFile, open_data, require_arrow
-from .models import Model
+from ..rows.columns import codes_of_labels, labels_are_numbers
+from ..streams.arrow import is_text, require_arrow
+from ..streams.columns import ModelColumns
+from ..streams.explain import rows_per_batch
+from .data import NULLS, DataFile, open_data
 
 __all__ = ["Batch", "RowReader", "add_arguments"]
-
-#: A batch has about this many numbers, of rows or of values: 16 MB. Within these bounds, in rows.
-_NUMBERS_PER_BATCH = 1 << 21
-_MIN_ROWS, _MAX_ROWS = 1 << 10, 1 << 16
 
 
 @dataclass(frozen=True)
@@ -38,7 +34,7 @@ class Batch:
 
     first_row: int  # counted from 0
     rows: Any  # what TreeExplainer takes
-    keys: Any  # an Arrow table of the key columns
+    table: Any  # the Arrow table of the same rows, with their keys
     share: float  # of the file that has been read when this batch is done
 
 
@@ -86,24 +82,24 @@ def shows_progress(args: argparse.Namespace) -> bool:
 class RowReader:
     """The rows of a file, batch after batch. What does not fit is said before the first one is read."""
 
-    def __init__(self, model: Model, explainer: TreeExplainer, path: Path, keys: Sequence[str]) -> None:
+    def __init__(self, explainer: TreeExplainer, path: Path, keys: Sequence[str]) -> None:
         self.data: DataFile = open_data(path)
         self.keys = tuple(dict.fromkeys(keys))
-        self._is_object = model.is_object
-        self._transforms = _reads_raw_rows(explainer)
-        self._columns = _columns_of(model, explainer, self.data, self.keys)
-        self._row_format = explainer.ensemble.row_format
-        if not self._transforms:
-            self._row_format = _settled(self._row_format, self._columns, self.data)
-        self._labelled = {} if self._transforms else _labelled_columns(self._columns, self._row_format)
-        width = max(len(self._columns), explainer.players.n_players * explainer.ensemble.n_outputs, 1)
-        self.batch_rows = min(max(_NUMBERS_PER_BATCH // width, _MIN_ROWS), _MAX_ROWS)
+        self.columns = ModelColumns(
+            explainer, self.data.schema, self.keys, has_types=self.data.has_types, source=repr(str(path))
+        )
+        self.batch_rows = rows_per_batch(explainer, self.columns)
+
+    @property
+    def schema(self) -> Any:
+        """That of the tables that are read: keys and features."""
+        return self.data.typed(*self._asked())
 
     def __iter__(self) -> Iterator[Batch]:
         """At least one batch, which is empty if the file has no rows."""
         first_row = 0
         for table, share in self._tables():
-            yield self._batch(table, first_row, share)
+            yield Batch(first_row, self._rows(table), table, share)
             first_row += table.num_rows
 
     def sample(self, n_rows: int) -> tuple[Batch, npt.NDArray[np.int64], int]:
@@ -125,125 +121,59 @@ class RowReader:
                 # Of categories only the labels are the same in all batches.
                 kept = [arrow.concat_tables(kept).unify_dictionaries().take(smallest)]
         table = arrow.concat_tables(kept).unify_dictionaries().combine_chunks()
-        return self._batch(table, 0, 1.0), positions, n_read
+        return Batch(0, self._rows(table), table, 1.0), positions, n_read
+
+    def _asked(self) -> tuple[list[str], set[str], set[str]]:
+        """The columns to read, and of a file without types, which hold text and which hold numbers."""
+        columns = self.columns
+        labelled = columns.labelled.items()
+        texts = {name for name, feature in labelled if _labels_are_texts(columns.row_format, feature)}
+        texts.update(key for key in self.keys if key not in columns.names)
+        numbers = set() if columns.transforms else {*columns.names} - {*columns.labelled}
+        return list(dict.fromkeys([*self.keys, *columns.names])), texts, numbers
 
     def _tables(self) -> Iterator[tuple[Any, float]]:
         """Arrow tables of keys and features, at least one, and the share of the file read so far."""
-        wanted = list(dict.fromkeys([*self.keys, *self._columns]))
-        labelled = self._labelled.items()
-        texts = {name for name, feature in labelled if _labels_are_texts(self._row_format, feature)}
-        texts.update(key for key in self.keys if key not in self._columns)
-        numbers = set() if self._transforms else {*self._columns} - {*self._labelled}
+        wanted, texts, numbers = self._asked()
         is_empty = True
         for table_and_share in self.data.batches(wanted, self.batch_rows, texts=texts, numbers=numbers):
             is_empty = False
             yield table_and_share
         if is_empty:
-            yield self.data.schema.empty_table().select(wanted), 1.0
-
-    def _batch(self, table: Any, first_row: int, share: float) -> Batch:
-        keys = _plain(table.select(list(self.keys)))
-        return Batch(first_row, self._rows(table.select(self._columns)), keys, share)
+            yield self.schema.empty_table(), 1.0
 
     def named(self, error: Exception, first_row: int) -> Exception:
         """The same error with the place in the file, of which errors about a batch know nothing."""
         where = f"{str(self.data.path)!r}, rows from {first_row:,} on"
         if isinstance(error, LinearTreeShapError):
             return error if str(self.data.path) in str(error) else type(error)(f"{where}: {error}")
-        if self._transforms:  # with the user's own steps, which may say anything
+        if self.columns.transforms:  # with the user's own steps, which may say anything
             return InputError(f"{where}: the model itself does not take these rows: {error}")
         return error
 
-    def _holds_labels(self, name: str) -> bool:
-        """Are the numbers of this column labels? In a file without types they are no codes."""
-        is_known = labels_are_numbers(self._row_format, self._labelled[name])
-        return is_known and self._row_format.numbers_are_codes and not self.data.has_types
-
     def _rows(self, table: Any) -> Any:
-        """What the explainer takes: Arrow, or pandas where a library wants to see the rows too."""
-        arrow = require_arrow()
-        for position, name in enumerate(table.column_names):
-            column = table.column(position)
-            is_text = arrow.types.is_string(column.type) or arrow.types.is_large_string(column.type)
-            if is_text and not self.data.has_types:
-                column = _without_nulls(column, self._row_format, self._labelled.get(name))
-            if name in self._labelled:
-                if (is_text and self._is_object) or self._holds_labels(name):
-                    column = column.dictionary_encode()  # libraries know categories by this type
-            elif arrow.types.is_dictionary(column.type) and not self._transforms:
-                # Without known labels their order would decide, and that differs from file to file.
-                column = column.cast(column.type.value_type)
-            elif arrow.types.is_null(column.type):
-                column = column.cast(arrow.float64())
-            table = table.set_column(position, name, column)
-        if not self._is_object or find_spec("pandas") is None:
-            return table
-        frame = table.to_pandas()
-        if not self.data.has_types:
+        """What the explainer takes."""
+        if self.data.has_types:
+            return self.columns.rows(table)
+        row_format, labelled = self.columns.row_format, self.columns.labelled
+        for name in self.columns.names:
+            column = table.column(name)
+            if is_text(column.type):
+                column = _without_nulls(column, row_format, labelled.get(name))
+            if name in labelled and _holds_labels(row_format, labelled[name]):
+                column = column.dictionary_encode()  # libraries know categories by this type
+            table = table.set_column(table.column_names.index(name), name, column)
+        rows = self.columns.rows(table)
+        if not isinstance(rows, require_arrow().Table):
             # A missing text is None to Arrow and older pandas, but NaN where pandas reads CSV itself.
-            for name in (name for name in frame.columns if frame[name].dtype.name == "object"):
-                frame[name] = frame[name].where(frame[name].notna(), np.nan)
-        return frame
+            for name in (name for name in rows.columns if rows[name].dtype.name == "object"):
+                rows[name] = rows[name].where(rows[name].notna(), np.nan)
+        return rows
 
 
-def _reads_raw_rows(explainer: TreeExplainer) -> bool:
-    """Is the model a pipeline, which transforms rows before its trees read them?"""
-    from ..importers.pipelines.preprocessing import preprocessing_of
-
-    return preprocessing_of(explainer.model) is not None
-
-
-def _columns_of(model: Model, explainer: TreeExplainer, data: DataFile, keys: Sequence[str]) -> list[str]:
-    """The columns of the file that the model reads, in the order of the file."""
-    absent = [key for key in keys if key not in data.names]
-    if absent:
-        raise InputError(f"{str(data.path)!r} has no column {absent[0]!r} to be a key. {_names(data)}")
-    raw = _reads_raw_rows(explainer)
-    names = getattr(model.content, "feature_names_in_", None) if raw else explainer.ensemble.feature_names
-    known = set() if names is None else set(names)
-    knows = known.__contains__ if raw else explainer.ensemble.row_format.knows
-    matched = [name for name in data.names if knows(name)]
-    chosen = matched or [name for name in data.names if name not in keys]
-    if raw:
-        missing = [name for name in ([] if names is None else names) if name not in chosen]
-        if missing:
-            raise InputError(
-                f"{str(data.path)!r} has no column {missing[0]!r}, which the model reads. {_names(data)}"
-            )
-        return chosen
-    try:
-        match_columns(chosen, explainer.ensemble.row_format)
-    except InputError as error:
-        hint = "" if matched else " Columns named with --key are not features."
-        raise InputError(f"{str(data.path)!r} does not fit the model: {error}{hint}") from error
-    return chosen
-
-
-def _names(data: DataFile) -> str:
-    shown = ", ".join(map(repr, data.names[:10]))
-    return f"It has: {shown}{', …' if len(data.names) > 10 else ''}."
-
-
-def _settled(row_format: RowFormat, columns: Sequence[str], data: DataFile) -> RowFormat:
-    """The format with its labels where they belong, by the types that the columns have in the file."""
-    types = require_arrow().types
-
-    def kind(name: str) -> Kind:
-        found = data.schema.field(name).type
-        if types.is_dictionary(found):
-            return "category"
-        return "text" if types.is_string(found) or types.is_large_string(found) else "number"
-
-    if not row_format.frame_labels:
-        return row_format
-    order = match_columns(columns, row_format)
-    return settled(row_format, [kind(columns[at]) for at in order], has_types=data.has_types)
-
-
-def _labelled_columns(columns: Sequence[str], row_format: RowFormat) -> dict[str, int]:
-    """The columns whose categories the model knows by label, and the feature that each is."""
-    order = match_columns(columns, row_format)
-    return {columns[order[feature]]: feature for feature in sorted(row_format.labelled)}
+def _holds_labels(row_format: RowFormat, feature: int) -> bool:
+    """Are the numbers of this column labels? In a file without types they are no codes."""
+    return labels_are_numbers(row_format, feature) and row_format.numbers_are_codes
 
 
 def _labels_are_texts(row_format: RowFormat, feature: int) -> bool:
@@ -262,12 +192,3 @@ def _without_nulls(column: Any, row_format: RowFormat, feature: int | None) -> A
         nulls = [text for text, known in zip(NULLS, is_known, strict=True) if not known]
     is_null = pyarrow.compute.is_in(column, value_set=arrow.array(nulls, arrow.string()))
     return pyarrow.compute.if_else(is_null, arrow.scalar(None, arrow.string()), column)
-
-
-def _plain(table: Any) -> Any:
-    """Key columns without dictionaries, which may differ from batch to batch."""
-    arrow = require_arrow()
-    for position, field in enumerate(table.schema):
-        if arrow.types.is_dictionary(field.type):
-            table = table.set_column(position, field.name, table.column(position).cast(field.type.value_type))
-    return table
