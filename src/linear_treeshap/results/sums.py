@@ -1,21 +1,26 @@
 """Sums of values over rows: what is left of them where there is no memory for those of each row.
 
-Sums of different batches, processes or machines add up; `linear_treeshap.importance` makes them.
+Sums of different batches, processes or machines add up, exactly: in any order they give the same bits.
+`linear_treeshap.importance` makes them.
 """
 
 from __future__ import annotations
 
+from collections.abc import Iterator, Mapping
 from dataclasses import dataclass, replace
-from typing import Any
+from functools import cached_property
+from typing import Any, Generic, TypeVar
 
 import numpy as np
 import numpy.typing as npt
 
 from ..errors import InputError
+from ..rows.tables import make_frame
+from .exact_sum import ExactSum
 from .interactions import Sets, set_names, summary
 from .layout import ranked
 
-__all__ = ["GlobalImportance", "GlobalInteractions"]
+__all__ = ["BySegment", "GlobalImportance", "GlobalInteractions"]
 
 Float64 = npt.NDArray[np.float64]
 
@@ -24,9 +29,19 @@ class _Sums:
     """What follows from the sums, whether they are of features or of sets of them."""
 
     n_rows: int
-    sum_abs: Float64
-    sum: Float64
+    absolute: ExactSum
+    total: ExactSum
     output_names: tuple[str, ...]
+
+    @cached_property
+    def sum_abs(self) -> Float64:
+        """The sum of absolute values: of all, rounded once."""
+        return self.absolute.rounded()
+
+    @cached_property
+    def sum(self) -> Float64:
+        """The sum of values: of all, rounded once."""
+        return self.total.rounded()
 
     @property
     def mean_abs(self) -> Float64:
@@ -49,8 +64,8 @@ class GlobalImportance(_Sums):
     """Sums of values over rows. ``a + b`` is the importance over the rows of both."""
 
     n_rows: int
-    sum_abs: Float64  # (n_features, n_outputs)
-    sum: Float64  # (n_features, n_outputs)
+    absolute: ExactSum  # (n_features, n_outputs)
+    total: ExactSum  # (n_features, n_outputs)
     feature_names: tuple[str, ...]
     output_names: tuple[str, ...]
 
@@ -75,8 +90,8 @@ class GlobalInteractions(_Sums):
 
     n_rows: int
     sets: Sets
-    sum_abs: Float64  # (n_sets, n_outputs)
-    sum: Float64  # (n_sets, n_outputs)
+    absolute: ExactSum  # (n_sets, n_outputs)
+    total: ExactSum  # (n_sets, n_outputs)
     feature_names: tuple[str, ...]
     output_names: tuple[str, ...]
     kind: str
@@ -104,4 +119,73 @@ class GlobalInteractions(_Sums):
 
 
 def _added(one: _Sums, other: _Sums) -> dict[str, Any]:
-    return {name: getattr(one, name) + getattr(other, name) for name in ("n_rows", "sum_abs", "sum")}
+    return {name: getattr(one, name) + getattr(other, name) for name in ("n_rows", "absolute", "total")}
+
+
+Sums = TypeVar("Sums", GlobalImportance, GlobalInteractions)
+
+
+class BySegment(Mapping[Any, Sums], Generic[Sums]):
+    """Sums over the rows of each segment, by the label that a column gives it. ``a + b`` is that of both.
+
+    Examples
+    --------
+    >>> import pandas as pd
+    >>> from linear_treeshap import global_importance
+    >>> from sklearn.tree import DecisionTreeRegressor
+    >>> rows = pd.DataFrame({"age": [0.0, 0.0, 0.0, 1.0], "month": ["May", "May", "June", "June"]})
+    >>> model = DecisionTreeRegressor(max_depth=1).fit(rows[["age"]], [1, 1, 1, 3])
+    >>> found = global_importance(model, rows, by="month")
+    >>> found["May"].n_rows
+    2
+    >>> found.to_frame()
+      month  n_rows feature  mean_abs  mean
+    0  June       2     age       1.0   0.5
+    1   May       2     age       0.5  -0.5
+    """
+
+    def __init__(self, by: str, segments: Mapping[Any, Sums]) -> None:
+        self.by = by
+        labels = [label for label in segments if segments[label].n_rows]
+        self._segments: dict[Any, Sums] = {label: segments[label] for label in sorted(labels, key=_in_order)}
+
+    def __getitem__(self, label: Any) -> Sums:
+        return self._segments[label]
+
+    def __iter__(self) -> Iterator[Any]:
+        return iter(self._segments)
+
+    def __len__(self) -> int:
+        return len(self._segments)
+
+    def __add__(self, other: BySegment[Sums]) -> BySegment[Sums]:
+        if not isinstance(other, BySegment):
+            return NotImplemented
+        if self.by != other.by:
+            raise InputError(f"Segments by {self.by!r} and by {other.by!r} cannot be added.")
+        both = dict(self._segments)
+        for label, sums in other.items():
+            both[label] = both[label] + sums if label in both else sums
+        return BySegment(self.by, both)
+
+    def to_frame(self, *, like: Any = None) -> Any:
+        """A row per segment, feature and output: the segment, its number of rows, and its means."""
+        import narwhals.stable.v1 as nw
+
+        columns: dict[str, list[Any]] = {self.by: [], "n_rows": []}
+        for label, sums in self.items():
+            frame = nw.from_native(sums.to_frame(like=like), eager_only=True)
+            columns[self.by] += [label] * len(frame)
+            columns["n_rows"] += [sums.n_rows] * len(frame)
+            for name in frame.columns:
+                columns.setdefault(name, []).extend(frame[name].to_list())
+        return make_frame(columns, like=like)
+
+    def __repr__(self) -> str:
+        sizes = ", ".join(f"{label!r}: {sums.n_rows:,} rows" for label, sums in list(self.items())[:5])
+        return f"BySegment({self.by!r}: {sizes}{', …' if len(self) > 5 else ''})"
+
+
+def _in_order(label: Any) -> tuple[str, Any]:
+    """Labels of one type by themselves, those of several type by type; None comes first."""
+    return ("", 0) if label is None else (type(label).__name__, label)

@@ -22,6 +22,7 @@ __all__ = [
     "codes_of_labels",
     "codes_of_numbers",
     "has_labels",
+    "is_missing",
     "labels_are_numbers",
     "numbers_of_objects",
     "settled",
@@ -136,10 +137,10 @@ def numbers_of_objects(values: Sequence[Any], row_format: RowFormat, feature: in
         or labels_are_numbers(row_format, feature)
         or any(isinstance(value, str) for value in values)
     ):
-        return codes_of_labels([None if _is_missing(v) else v for v in values], row_format, feature)
+        return codes_of_labels([None if is_missing(v) else v for v in values], row_format, feature)
     numbers = np.full(len(values), np.nan)
     for row, value in enumerate(values):
-        if _is_missing(value):
+        if is_missing(value):
             continue
         try:
             if isinstance(value, (str, bytes, np.datetime64, np.timedelta64)):
@@ -153,7 +154,7 @@ def numbers_of_objects(values: Sequence[Any], row_format: RowFormat, feature: in
     return numbers
 
 
-def _is_missing(value: Any) -> bool:
+def is_missing(value: Any) -> bool:
     """None, NaN, and pandas' NA and NaT, which alone are not equal to themselves."""
     if value is None or type(value).__name__ in ("NAType", "NaTType"):
         return True
