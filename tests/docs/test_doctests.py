@@ -22,8 +22,8 @@ MODULES = sorted(
 def _load(name: str) -> ModuleType:
     try:
         return import_module(name)
-    except ModuleNotFoundError as error:
-        pytest.skip(f"{name} needs {error.name}")
+    except (ModuleNotFoundError, linear_treeshap.MissingDependencyError) as error:
+        pytest.skip(f"{name}: {error}")
 
 
 @pytest.mark.parametrize("name", ["linear_treeshap", *MODULES])

@@ -34,7 +34,10 @@ ROOMS = (
     {"__init__"},
     {"cli"},
     {"__main__"},
+    {"dask", "ray", "spark"},
 )
+#: Adapters to other engines, which nobody imports but their users.
+LEAVES = ROOMS[-1]
 
 
 def _place(room: str) -> int:
@@ -50,6 +53,18 @@ def _imports(path: Path) -> Iterator[str]:
             parts = (*base, *(node.module or "").split(".")) if node.module else base
             for alias in node.names:
                 yield (*parts, alias.name)[0]
+
+
+@pytest.mark.parametrize("path", sorted(PACKAGE.rglob("*.py")), ids=lambda path: path.name)
+def test_nobody_imports_an_adapter(path: Path) -> None:
+    """Not even when a function is called."""
+    names = {
+        f"{node.module or ''}.{alias.name}".strip(".").partition(".")[0]
+        for node in ast.walk(ast.parse(path.read_text(encoding="utf-8")))
+        if isinstance(node, ast.ImportFrom) and node.level > 0
+        for alias in node.names
+    }
+    assert not names & LEAVES
 
 
 #: What an importer is for: everything that is special about a library is in it, and nowhere else.

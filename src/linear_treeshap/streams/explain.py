@@ -21,7 +21,7 @@ from .arrow import require_arrow, tables_of
 from .columns import ModelColumns
 from .layout import Layout, Output
 
-__all__ = ["BatchExplainer", "explain_batches", "on_threads", "rows_per_batch", "used_beside"]
+__all__ = ["BatchExplainer", "explain_batches", "output_position", "rows_per_batch", "used_beside"]
 
 #: A batch has about this many numbers, of rows or of values: 16 MB. Within these bounds, in rows.
 _NUMBERS_PER_BATCH = 1 << 21
@@ -161,7 +161,7 @@ class BatchExplainer:
             raise InputError(_about_y(explainer, y))
         self._order, self._index = order, index
         self._check_additivity = check_additivity
-        self._only = _position(only, explainer.ensemble)
+        self._only = output_position(only, explainer.ensemble)
         outputs = names_of(explainer.ensemble.output_names, "Output", explainer.ensemble.n_outputs)
         item, names = self._items()
         self.layout = Layout(
@@ -242,14 +242,7 @@ def used_beside(keep: str | Sequence[str], y: str | None = None) -> list[str]:
     return list(dict.fromkeys([*kept, *([] if y is None else [y])]))
 
 
-def on_threads(explainer: TreeExplainer, n_jobs: int) -> TreeExplainer:
-    """The same explainer on so many threads; what it has compiled is shared."""
-    other = object.__new__(type(explainer))
-    other.__dict__.update({**explainer.__dict__, "n_jobs": n_jobs, "_wider": {}})
-    return other
-
-
-def _position(only: str | int | None, ensemble: TreeEnsemble) -> int | None:
+def output_position(only: str | int | None, ensemble: TreeEnsemble) -> int | None:
     """Which output was asked for; None for all, and where there is but one."""
     if only is None:
         return None
