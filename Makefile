@@ -13,10 +13,13 @@ SANITIZED := build/sanitized/$(VERSION)
 # FastTreeSHAP 0.1.6 needs an old Python and an old NumPy, so the paper's experiment has an environment of its own.
 PAPER_PYTHON ?= python3.11
 PAPER := .venv/paper
+# Spark, Dask and Ray are heavy, and hold other libraries back: an environment of their own, with the package beside it.
+ENGINES := .venv/engines-$(VERSION)
+ENGINES_PACKAGE := build/engines/$(VERSION)
 # A test module runs on one core, because its tests share the models they train.
 ON_ALL_CORES := --numprocesses=auto --dist=loadfile
 
-.PHONY: help demo test test-sanitized fuzz docs lint format bench bench-paper clean
+.PHONY: help demo test test-engines test-sanitized fuzz docs lint format bench bench-paper clean
 
 help:  ## List these commands
 	@grep -hE '^[a-z-]+:.*##' $(MAKEFILE_LIST) | sed 's/:.*## /\t/' | expand -t 18
@@ -26,6 +29,14 @@ demo: $(VENV)/.package $(VENV)/.demo  ## Train a model, explain every row, look 
 
 test: $(VENV)/.package $(VENV)/.test  ## Run the whole test suite
 	$(RUN) -m pytest $(ON_ALL_CORES)
+
+# On real engines, each with two workers. An engine that does not start fails.
+test-engines: $(ENGINES)/.engines $(ENGINES_PACKAGE)/.package  ## Run what runs on Spark, Dask and Ray (needs Java 17)
+	ENGINES_MUST_START=1 PYTHONPATH=$(CURDIR)/$(ENGINES_PACKAGE) \
+	  $(ENGINES)/bin/python -m pytest -p no:cacheprovider $(ON_ALL_CORES) tests/clusters
+	PYSPARK_PYTHON=$(CURDIR)/$(ENGINES)/bin/python PYTHONPATH=$(CURDIR)/$(ENGINES_PACKAGE) \
+	  $(ENGINES)/bin/python -m pytest -q -p no:cacheprovider -W ignore \
+	  "tests/docs/test_docs.py::test_code_blocks_run[docs/beyond-one-machine.md]"
 
 # The native paths again, with every memory access and every undefined behaviour checked (which is slow:
 # nobody can be interrupted within a second there).
@@ -85,6 +96,18 @@ $(VENV)/.package: $(VENV)/.build $(SOURCES)
 	$(PIP) install --no-build-isolation --no-deps --force-reinstall --config-settings=cmake.define.LTS_WERROR=ON \
 	  --config-settings=install.strip=false .
 	$(PIP) install 'numpy>=1.23' 'narwhals>=1.32'
+	@touch $@
+
+$(ENGINES)/.engines: pyproject.toml
+	$(PYTHON) -m venv $(ENGINES)
+	$(ENGINES)/bin/python -m pip --quiet install --upgrade 'pip>=25.1'
+	$(ENGINES)/bin/python -m pip --quiet install --group engines
+	@touch $@
+
+# Built where the tests' own package is built, with the same settings: nothing is compiled twice.
+$(ENGINES_PACKAGE)/.package: $(VENV)/.build $(SOURCES)
+	$(PIP) install --no-build-isolation --no-deps --upgrade --target $(ENGINES_PACKAGE) \
+	  --config-settings=cmake.define.LTS_WERROR=ON --config-settings=install.strip=false .
 	@touch $@
 
 $(PAPER)/.peers: pyproject.toml

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import doctest
 import os
 import pickle
 import resource
@@ -238,6 +239,10 @@ def test_an_explainer_that_cannot_travel_says_so() -> None:
         pickle.dumps(explainer)
     rows = dd.from_pandas(case.table.to_pandas(), npartitions=2)
     assert "cannot be sent to workers" in _wrong(rows, explainer)
+
+
+def test_the_examples_of_the_docstrings_hold() -> None:
+    assert doctest.testmod(ld, optionflags=doctest.NORMALIZE_WHITESPACE).failed == 0
 
 
 def test_rows_stay_with_their_keys_through_a_shuffle(client: Any) -> None:

@@ -7,6 +7,7 @@ Engines start slowly, so each is started once. Where one cannot start, its tests
 from __future__ import annotations
 
 import os
+import sys
 from collections.abc import Callable
 from dataclasses import dataclass, replace
 from functools import cache
@@ -44,8 +45,8 @@ def assert_same_bits(found: Any, expected: Any) -> None:
     assert list(found.columns) == list(expected.columns)
     for name in expected.columns:
         if expected[name].dtype.kind == "f":
-            assert found[name].dtype == expected[name].dtype
-            np.testing.assert_array_equal(found[name].to_numpy(), expected[name].to_numpy(), err_msg=name)
+            cells = np.asarray(found[name], dtype=np.float64)
+            np.testing.assert_array_equal(cells, expected[name].to_numpy(), err_msg=name)
         else:
             assert found[name].astype(str).tolist() == expected[name].astype(str).tolist(), name
 
@@ -84,6 +85,27 @@ def cut(name: str, how: str) -> Cut:
         parts[emptied] = part.set_column(column, "a", pa.nulls(part.num_rows, pa.float64()))
         table = pa.concat_tables(parts)
     return Cut(replace(case, table=table), parts)
+
+
+@cache
+def spark_session() -> Any:
+    """Two tasks at a time, in a process of their own; and a task that fails is tried again."""
+    from pyspark.sql import SparkSession
+
+    os.environ["PYSPARK_PYTHON"] = sys.executable
+    builder = SparkSession.builder.master("local[2,4]").appName("linear-treeshap")
+    for key, value in {
+        "spark.ui.enabled": "false",
+        "spark.driver.host": "127.0.0.1",
+        "spark.driver.bindAddress": "127.0.0.1",
+        "spark.driver.memory": "1g",
+        "spark.sql.shuffle.partitions": "3",
+        "spark.sql.execution.arrow.pyspark.enabled": "true",
+    }.items():
+        builder = builder.config(key, value)
+    session = builder.getOrCreate()
+    session.sparkContext.setLogLevel("OFF")
+    return session
 
 
 def started(engine: str, start: Callable[[], Any]) -> Any:

@@ -7,6 +7,8 @@ does not fit is said there; it can be pickled, and sent to wherever the rows are
 from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
+from copy import copy
+from dataclasses import replace
 from typing import Any
 
 import numpy as np
@@ -188,6 +190,12 @@ class BatchExplainer:
     def reads(self) -> list[str]:
         """The columns that a table must have: all others may be left out."""
         return list(dict.fromkeys([*used_beside(self.keep, self._y), *self.columns.names]))
+
+    def keeping_types(self, schema: Any) -> BatchExplainer:
+        """The same for tables whose keys have the types of this schema, where they were not known before."""
+        other = copy(self)
+        other.layout = replace(self.layout, keys=[schema.field(name) for name in self.keep])
+        return other
 
     def __call__(self, table: Any, first_row: int = 0) -> Any:
         """The values of the rows of an Arrow table, the first of which has this number."""

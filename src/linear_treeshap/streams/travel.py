@@ -1,4 +1,4 @@
-"""An explainer as workers get it: the trees, without the model they came from, on as many threads as a task has.
+"""An explainer as workers get it: trees without the model they came from, on the threads that a task has.
 
 It is made here and now by a pickle, so that what cannot be sent is said before anything runs.
 """
