@@ -11,6 +11,7 @@ and those of which there is something to say
 - ``predicts_raw(model)``, ``link(model)``, ``is_softmax(model)``: what it does with the sum (`links.py`);
 - ``LIBRARY``: its name, for people to read;
 - ``BEGINNINGS`` and ``read_file(path)``: how its files begin, and what is in them;
+- ``is_directory_of_model(path)``: where models are directories;
 - ``read_rows(X, ensemble)``: the rows in the library's own containers;
 - ``own_values(path)``: its release and its own Shapley values of a file's model, to be compared with.
 """
@@ -77,10 +78,22 @@ IMPORTERS: dict[str, str] = {
     "lightgbm.LGBMModel": "lightgbm",
     "catboost.CatBoost": "catboost",
     "treelite.Model": "treelite",
+    "pyspark.DecisionTreeClassificationModel": "spark_ml",
+    "pyspark.DecisionTreeRegressionModel": "spark_ml",
+    "pyspark.RandomForestClassificationModel": "spark_ml",
+    "pyspark.RandomForestRegressionModel": "spark_ml",
+    "pyspark.GBTClassificationModel": "spark_ml",
+    "pyspark.GBTRegressionModel": "spark_ml",
 }
 
 #: "package.Class" → why it is not a sum of trees, and what to do.
 REFUSED: dict[str, str] = {
+    "pyspark.PipelineModel": (
+        "A pipeline of Spark transforms whole tables, not rows. Explain its last stage, model.stages[-1], "
+        "with the Vector column that it reads."
+    ),
+    "pyspark.CrossValidatorModel": "It holds several models. Explain the best: model.bestModel.",
+    "pyspark.TrainValidationSplitModel": "It holds several models. Explain the best: model.bestModel.",
     "sklearn.AdaBoostClassifier": (
         "AdaBoost lets its trees vote, which is not a sum of what the trees predict. Explain its "
         "trees one by one (model.estimators_), or train a gradient boosting model."
@@ -139,8 +152,8 @@ def import_model(model: Any) -> TreeEnsemble:
     ----------
     model
         A fitted model of a supported class, a `TreeEnsemble`, a dictionary of arrays, or the path
-        of a file: XGBoost's JSON or UBJSON, LightGBM's text, CatBoost's or treelite's own format, or
-        one that `linear_treeshap.save` wrote.
+        of a file: XGBoost's JSON or UBJSON, LightGBM's text, CatBoost's or treelite's own format, the
+        directory of a model of pyspark.ml, or one that `linear_treeshap.save` wrote.
 
     Raises
     ------
@@ -237,7 +250,14 @@ def importer_name(model: Any) -> str:
 
 
 def importer_of_file(path: Path) -> Any:
-    """The module of this package that reads a file, by its first bytes; None if it can only be our own."""
+    """The module of this package that reads a file, by its first bytes; None if it can only be our own.
+
+    A directory is told by what is in it.
+    """
+    if path.is_dir():
+        for module in file_importers():
+            if hasattr(module, "is_directory_of_model") and module.is_directory_of_model(path):
+                return module
     if not path.is_file():
         if path.exists() and not path.is_dir():
             raise FileFormatError(
