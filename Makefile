@@ -19,7 +19,7 @@ ENGINES_PACKAGE := build/engines/$(VERSION)
 # A test module runs on one core, because its tests share the models they train.
 ON_ALL_CORES := --numprocesses=auto --dist=loadfile
 
-.PHONY: help demo test test-engines test-sanitized fuzz docs lint format bench bench-paper clean
+.PHONY: help demo test test-engines test-sanitized fuzz docs lint format bench bench-engines bench-paper clean
 
 help:  ## List these commands
 	@grep -hE '^[a-z-]+:.*##' $(MAKEFILE_LIST) | sed 's/:.*## /\t/' | expand -t 18
@@ -64,6 +64,9 @@ bench-paper: $(PAPER)/.package  ## Repeat the paper's experiment and draw its fi
 	$(PAPER)/bin/python -m benchmarks.paper
 	$(PAPER)/bin/python -m benchmarks.tables
 	$(PAPER)/bin/python -m benchmarks.figures
+
+bench-engines: $(ENGINES)/.engines $(ENGINES_PACKAGE)/.package  ## Measure Spark, Dask and Ray (a quarter of an hour, two cores)
+	PYTHONPATH=$(CURDIR)/$(ENGINES_PACKAGE) $(ENGINES)/bin/python -m benchmarks.engines
 
 docs: $(VENV)/.package $(VENV)/.docs  ## Build the documentation site, warnings being errors
 	$(RUN) -m sphinx -W --keep-going -n -q -b html docs site

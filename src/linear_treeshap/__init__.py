@@ -30,12 +30,13 @@ if TYPE_CHECKING:
     from . import paper
     from .compat.patch import patch_shap
     from .importance import global_importance, global_interactions
-    from .results.sums import GlobalImportance, GlobalInteractions
+    from .results.sums import BySegment, GlobalImportance, GlobalInteractions
     from .storage.saved_explainer import load, save
     from .streams.explain import explain_batches
 
 __all__ = [
     "AdditivityError",
+    "BySegment",
     "Explanation",
     "FileFormatError",
     "GlobalImportance",
@@ -66,6 +67,7 @@ __version__ = "0.1.0"
 
 #: Name → the module that has it.
 _LATER = {
+    "BySegment": "results.sums",
     "GlobalImportance": "results.sums",
     "GlobalInteractions": "results.sums",
     "explain_batches": "streams.explain",

@@ -38,7 +38,7 @@ def code_blocks(page: Path) -> Iterator[str]:
 
 @pytest.mark.parametrize("page", [page for page in PAGES if any(code_blocks(page))], ids=name)
 def test_code_blocks_run(page: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    """In order, in one namespace, as a reader would type them; on engines where `make test-engines` has them."""
+    """In order, in one namespace, as a reader would type them; `make test-engines` has all engines."""
     blocks = list(code_blocks(page))
     if any("sklearn" in block for block in blocks):
         for library in ("sklearn", "pandas", "bokeh"):

@@ -12,6 +12,7 @@ import linear_treeshap
 
 PUBLIC = [
     "AdditivityError",
+    "BySegment",
     "Explanation",
     "FileFormatError",
     "GlobalImportance",

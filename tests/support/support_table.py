@@ -56,8 +56,8 @@ models below is explained from raw rows, and in [raw columns](groups.md#pipeline
 column comes from one of them. A saved explainer does not hold the other steps and wants transformed rows.
 Classes derived from those below are read too, and so are forests of other libraries if they are the
 mean of scikit-learn trees in `estimators_`. XGBoost's `.json` and `.ubj` files, LightGBM's text files,
-CatBoost's `.cbm` files and those of treelite are read without the library. Any other model can be given as a
-dictionary of arrays, see `linear_treeshap.importers.arrays`.
+CatBoost's `.cbm` files, those of treelite and the directories of pyspark.ml are read without the library. Any
+other model can be given as a dictionary of arrays, see `linear_treeshap.importers.arrays`.
 
 An entry that is absent from a sparse matrix is missing to XGBoost and zero to all others, here as there. Rows
 may come in an `xgboost.DMatrix`, in an `xgboost.QuantileDMatrix` whose bins are those of the training data,
@@ -66,6 +66,23 @@ and in a `catboost.Pool` of numbers; a Pool does not give categories back, so pa
 What belongs to the data and not to the model is not explained: XGBoost's `base_margin`, LightGBM's
 `init_score`, CatBoost's baseline. A `base_margin` in a DMatrix fails the additivity check. A model that
 stopped early is explained up to its best round where its own `predict` ends there too.
+"""
+
+#: Spark is not in the environment of these tests; its models are trained by `make test-engines`.
+_SPARK = """
+## Spark
+
+Models of pyspark.ml, fitted or as the directory that `save` writes, which is read without a JVM. They are
+compared with Spark's own predictions by `make test-engines`, in the same way.
+
+| model | class | what is explained | outputs | missing values | categories |
+|---|---|---|---|---|---|
+| tree classifier | `DecisionTreeClassificationModel` | probability of each class | 3 | yes | indices |
+| tree regressor | `DecisionTreeRegressionModel` | prediction | 1 | yes | indices |
+| forest classifier | `RandomForestClassificationModel` | probability of each class | 3 | yes | indices |
+| forest regressor | `RandomForestRegressionModel` | prediction | 1 | yes | indices |
+| boosted classifier | `GBTClassificationModel` | half the log-odds, `rawPrediction[1]` | 1 | yes | indices |
+| boosted regressor | `GBTRegressionModel` | prediction | 1 | yes | indices |
 """
 
 _BOTTOM = """
@@ -85,7 +102,7 @@ def render() -> str:
         if names:
             lines += [f"\n## {library}\n", _HEADER, *(_line(zoo.load(name), prefix) for name in names)]
     refused = [f"- `{name.partition('.')[2]}`: {REFUSED[name]}" for name in sorted(REFUSED)]
-    return "\n".join(lines) + "\n" + _BOTTOM + "\n".join(refused) + "\n"
+    return "\n".join(lines) + "\n" + _SPARK + _BOTTOM + "\n".join(refused) + "\n"
 
 
 _HEADER = (
