@@ -179,11 +179,11 @@ def _explain_partition(frame: Any, explain_table: BatchExplainer) -> Any:
     for start in range(0, table.num_rows, explain_table.batch_rows):
         parts.append(explain_table(table.slice(start, explain_table.batch_rows)))
     lines = arrow.concat_tables(parts)
-    if not explain_table.keep and "row" in lines.column_names and lines.column_names[-1] == "value":
+    if not explain_table.keep and explain_table.layout.output in ("long", "top"):
         lines = lines.drop_columns(["row"])  # the index says it
     structs = {field.type: pandas.ArrowDtype(field.type) for field in lines.schema if field.type.num_fields}
     found = lines.to_pandas(types_mapper=structs.get)
-    found.index = frame.index.repeat(len(found) // len(frame)) if len(frame) else frame.index
+    found.index = frame.index.repeat(explain_table.layout.lines_per_row)
     return found
 
 

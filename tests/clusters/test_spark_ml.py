@@ -138,6 +138,20 @@ def test_probabilities_of_a_boosted_classifier_are_explained() -> None:
     np.testing.assert_allclose(explanation.base_values + explanation.values.sum(axis=1), theirs, atol=1e-12)
 
 
+def test_a_model_of_spark_explains_a_table_of_spark(tmp_path: Path) -> None:
+    """By the Vector column that it was trained on; and again from a saved explainer."""
+    ls = pytest.importorskip("linear_treeshap.spark")
+    table, rows = data()
+    explainer = TreeExplainer(trained("boosted classifier"), feature_names=NAMES)
+    expected = explainer.shap_values(rows)
+    explainer.save(tmp_path / "model.lts")
+    for one in (explainer, TreeExplainer.load(tmp_path / "model.lts")):
+        found = ls.explain(table, one, features="features", keep=["y"]).toPandas()
+        assert list(found.columns) == ["y", *NAMES]
+        order = {y: row for row, y in enumerate(table.select("y").toPandas()["y"])}
+        np.testing.assert_array_equal(found[NAMES].to_numpy(), expected[[order[y] for y in found["y"]]])
+
+
 def test_a_directory_is_read_without_spark(tmp_path: Path) -> None:
     """In a process that imports no pyspark and starts no JVM; by the command line too."""
     trained("forest classifier").write().save(str(tmp_path / "model"))

@@ -3,8 +3,10 @@
 from __future__ import annotations
 
 import pickle
+import sys
 import tracemalloc
 from collections.abc import Iterator
+from importlib import import_module
 from pathlib import Path
 from typing import Any
 
@@ -12,7 +14,7 @@ import numpy as np
 import pytest
 from stream_cases import CASES, FEATURES, frame_of, stream_case
 
-from linear_treeshap import InputError, TreeExplainer, explain_batches
+from linear_treeshap import InputError, MissingDependencyError, TreeExplainer, explain_batches
 from linear_treeshap.streams.columns import ModelColumns
 from linear_treeshap.streams.explain import BatchExplainer
 
@@ -78,6 +80,17 @@ def test_every_layout_has_every_value_at_its_place(name: str, output: Any) -> No
             look(row, line["feature"], named, line["value"])
     per_row = 2 if output == "top" else len(FEATURES)
     assert len(seen) == len(place) * per_row * len(outputs)
+
+
+@pytest.mark.parametrize("output", ["columns", "struct", "long", "top"])
+def test_a_model_that_reads_no_column_has_no_values(output: Any) -> None:
+    """Rows are still there, but where there is a line for each value."""
+    leaf = {"children_left": [-1], "children_right": [-1], "features": [-1], "thresholds": [0.0]}
+    trees = [{**leaf, "values": [[2.0]], "node_sample_weight": [1.0]}]
+    explainer = TreeExplainer({"trees": trees, "num_features": 0})
+    rows = pa.table({"id": ["a", "b"]})
+    found = explain_batches(explainer, rows, keep=["id"], output=output, base_values=True).read_all()
+    assert found["id"].to_pylist() == ([] if output in ("long", "top") else ["a", "b"])
 
 
 def test_rows_are_numbered_through_where_nothing_else_tells_them_apart() -> None:
@@ -272,3 +285,22 @@ def test_columns_in_any_order_keep_the_order_of_the_stream() -> None:
     assert pairs.column_names == list(expected.columns)
     for name in pairs.column_names:
         np.testing.assert_array_equal(pairs[name].to_numpy(), expected[name].to_numpy())
+
+
+@pytest.mark.parametrize(
+    ("adapter", "engine"),
+    [("dask", "dask"), ("spark", "pyspark"), ("ray", "ray")],
+    ids=["dask", "spark", "ray"],
+)
+def test_an_engine_that_is_not_installed_says_how_to_get_it(
+    adapter: str, engine: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """In one line, when the adapter is imported."""
+    for name in [name for name in sys.modules if name.partition(".")[0] == engine]:
+        monkeypatch.delitem(sys.modules, name)
+    monkeypatch.setitem(sys.modules, engine, None)
+    monkeypatch.delitem(sys.modules, f"linear_treeshap.{adapter}", raising=False)
+    with pytest.raises(MissingDependencyError) as error:
+        import_module(f"linear_treeshap.{adapter}")
+    assert f"pip install 'linear-treeshap[{adapter}]'" in str(error.value)
+    assert "\n" not in str(error.value)

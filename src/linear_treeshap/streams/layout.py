@@ -66,19 +66,29 @@ class Layout:
             )
         object.__setattr__(self, "schema", require_arrow().schema(fields))
 
+    @property
+    def lines_per_row(self) -> int:
+        """How many lines a row has."""
+        n_outputs = 1 if self.outputs is None else len(self.outputs)
+        n_items = {"long": len(self.names), "top": min(self.top, len(self.names))}
+        return 1 if self.output == "struct" else n_outputs * n_items.get(self.output, 1)
+
     def table(self, values: Array, base_values: Array, keys: Any, first_row: int) -> Any:
         """The lines of (n_rows, n_items, n_outputs) values, whose rows are numbered from ``first_row`` on."""
         arrow = require_arrow()
         n_rows = len(values)
-        values, base_values = values.astype(self.dtype), base_values.astype(self.dtype)
+        values, base_values = (x.astype(self.dtype, copy=False) for x in (values, base_values))
         if self.output == "struct":
             lines = [self._structs(values, base_values)]
         else:
             lines = self._lines(values, first_row).columns
             if self.base_values:
-                lines = [arrow.array(self._base_of_lines(base_values, len(lines[0]))), *lines]
-        of_line = arrow.array(np.repeat(np.arange(n_rows), len(lines[0]) // n_rows if n_rows else 0))
-        columns = [*(keys.column(one.name).take(of_line) for one in self.keys), *lines]
+                lines = [arrow.array(self._base_of_lines(base_values)), *lines]
+        kept = [keys.column(one.name) for one in self.keys]
+        if self.lines_per_row != 1:
+            of_line = arrow.array(np.repeat(np.arange(n_rows), self.lines_per_row))
+            kept = [column.take(of_line) for column in kept]
+        columns = [*kept, *lines]
         casts = zip(columns, self.schema, strict=True)
         return arrow.table([column.cast(one.type) for column, one in casts], schema=self.schema)
 
@@ -104,9 +114,9 @@ class Layout:
             return of_outputs[0]
         return arrow.StructArray.from_arrays(of_outputs, names=list(self.outputs))
 
-    def _base_of_lines(self, base_values: Array, n_lines: int) -> Array:
+    def _base_of_lines(self, base_values: Array) -> Array:
         """Lines go by row and output (columns), row, item, output (long), or row, output, rank (top)."""
-        times = n_lines // max(base_values.size, 1)
+        times = self.lines_per_row // base_values.shape[1]
         axis = 2 if self.output == "top" else 1
         return np.repeat(np.expand_dims(base_values, axis), times, axis=axis).reshape(-1)
 
