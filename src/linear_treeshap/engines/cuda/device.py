@@ -1,0 +1,63 @@
+"""What the engine needs of a device, whatever it is: arrays, kernels, and rows that come and go.
+
+`gpu.py` is a GPU, through CuPy. Tests have one more, on which the same sources run as plain C++.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping
+from contextlib import AbstractContextManager
+from pathlib import Path
+from typing import Any, Protocol
+
+from ..contract import Tell, Values
+
+__all__ = ["SOURCES", "Device", "Kernel"]
+
+#: Where the sources of the kernels are.
+SOURCES = Path(__file__).parent
+
+
+class Kernel(Protocol):
+    """A compiled kernel."""
+
+    def blocks_at_once(self, n_threads: int, n_shared: int) -> int:
+        """How many blocks of so many threads and bytes of shared memory the device runs at the same time."""
+
+    def launch(self, n_blocks: int, n_threads: int, n_shared: int, *parameters: Any) -> None:
+        """Arrays of the device, and whole numbers."""
+
+
+class Device(Protocol):
+    """Where kernels run."""
+
+    @property
+    def arrays(self) -> Any:
+        """The module of its arrays: cupy, or numpy."""
+
+    @property
+    def max_shared(self) -> int:
+        """Bytes of shared memory that a block may have."""
+
+    def in_use(self) -> AbstractContextManager[Any]:
+        """All that follows is about this device."""
+
+    def kernel(self, file: str, name: str, defines: Mapping[str, Any]) -> Kernel:
+        """Compiled when it is first asked for, and kept."""
+
+    def rows_at_once(self, row_bytes: int, row_work: int) -> int:
+        """How many rows to explain at once, if each takes so many bytes, and so many leaves times points: within
+        the memory, and so that a call can be interrupted."""
+
+    def is_here(self, array: Any) -> bool:
+        """Is this an array of the device?"""
+
+    def in_blocks(
+        self,
+        rows: Values,
+        out: Values,
+        n_at_once: int,
+        explain: Callable[[Any, Any], None],
+        tell: Tell | None,
+    ) -> None:
+        """Bring rows that are not here, so many at a time, to ``explain``, and take the values it writes back."""

@@ -1,0 +1,336 @@
+"""Path-dependent values on a device, behind the contract of all engines.
+
+float64 values are walked in float64. float32 values are walked in float32 and summed as whole numbers every few
+trees: within 1e-6 of the largest value of a row. Bits depend neither on how rows are cut nor on where they come from.
+What the device does not do, interactions, is done by the processor, and the log says so once.
+"""
+
+from __future__ import annotations
+
+import logging
+import threading
+from dataclasses import dataclass, field
+from typing import Any
+
+import numpy as np
+import numpy.typing as npt
+
+from ..contract import Tell, Values
+from ..sets import Kind, SetEngine
+from ..values import ValueEngine
+from .device import Device, Kernel
+from .plan import Launch, Model
+from .records import STREAM_BYTES
+
+__all__ = ["DeviceEngine"]
+
+_LOG = logging.getLogger("linear_treeshap")
+
+Float64 = npt.NDArray[np.float64]
+
+_INTERACTIONS = "Interactions are not computed on a GPU yet: the processor computes them."
+_C_NAMES = {np.dtype(np.float32): "float", np.dtype(np.float64): "double"}
+#: Columns of ranks that one block makes, and its rows.
+_RANK_COLUMNS, _RANK_ROWS = 16, 128
+#: Rows and columns of values that one block transposes.
+_TILE = 32
+#: What the states of splits that are not in registers may take.
+_DEEP_BYTES = 1 << 28
+
+
+class DeviceEngine:
+    """The values of a program's index on a device; see `Engine`.
+
+    ``processor`` explains the same on this machine. It does what the device does not, and rows in ordinary memory that
+    are fewer than ``min_work``, which is rows times leaves: for these the device would take longer.
+    """
+
+    #: As a share of the largest value of a row. Sums over trees are exact, so this does not grow with them.
+    float32_error = 1e-6
+
+    def __init__(self, processor: ValueEngine, device: Device, *, min_work: int = 0) -> None:
+        self.program, self.device = processor.program, device
+        self.n_players, self.n_outputs = processor.n_players, processor.n_outputs
+        program, ensemble = self.program, self.program.ensemble
+        self._processor, self._min_work, self._has_said_so = processor, min_work, set[str]()
+        self._n_leaves = ensemble.n_leaves
+        self._row_dtype = ensemble.row_format.numpy_dtype
+        players = program.players
+        player = np.arange(ensemble.n_features, dtype=np.int32) if players is None else players.of_column
+        self._model = Model.of(ensemble, player, self.n_players, program.index)
+        self._walks: dict[np.dtype[Any], _Walk] = {}
+        self._lock = threading.Lock()
+
+    def base_values(self, y: Float64 | None = None) -> Float64:
+        """(n_outputs,) the mean prediction of the training rows."""
+        return self.program.ensemble.expected_value
+
+    def values(
+        self,
+        rows: Values,
+        out: Values,
+        *,
+        y: Float64 | None = None,
+        n_jobs: int | None = None,
+        progress: Tell | None = None,
+    ) -> None:
+        """Write the values of ``rows`` to ``out``, (n_rows, n_players, n_outputs). Both may be on the device."""
+        if rows.dtype != self._row_dtype:
+            raise TypeError(f"Rows must be {self._row_dtype}, got {rows.dtype}.")
+        device = self.device
+        if not len(rows) or not out.size:
+            return
+        if len(rows) * self._n_leaves < self._min_work and isinstance(out, np.ndarray):
+            self._say("These rows are too few to be worth a GPU: the processor explains them.")
+            self._processor.values(rows, out, n_jobs=n_jobs, progress=progress)
+            return
+        with device.in_use():
+            walk = self._walk(out.dtype)
+            n_at_once = walk.rows_at_once(rows.dtype)
+            if not device.is_here(rows) or not device.is_here(out):
+                device.in_blocks(rows, out, n_at_once, walk.explain, progress)
+                return
+            for start in range(0, len(rows), n_at_once):
+                walk.explain(rows[start : start + n_at_once], out[start : start + n_at_once])
+                if progress is not None:
+                    progress(min(1.0, (start + n_at_once) / len(rows)))
+
+    def _walk(self, dtype: np.dtype[Any]) -> _Walk:
+        with self._lock:
+            if dtype not in self._walks:
+                self._walks[dtype] = _Walk(self._model, self.device, np.dtype(dtype), self._row_dtype)
+            return self._walks[dtype]
+
+    # -- what the processor does -----------------------------------------------------------------------------
+
+    def _say(self, what: str) -> None:
+        if what not in self._has_said_so:
+            self._has_said_so.add(what)
+            _LOG.info(what)
+
+    def pairs(
+        self, rows: Values, out: Values, *, n_jobs: int | None = None, progress: Tell | None = None
+    ) -> None:
+        """Write (n_rows, n_players, n_players, n_outputs), pairs split in half."""
+        self._say(_INTERACTIONS)
+        self._processor.pairs(rows, out, n_jobs=n_jobs, progress=progress)
+
+    def sets(self, kind: Kind | None, order: Any) -> SetEngine:
+        """The engine of an interaction index for sets of up to ``order`` players."""
+        self._say(_INTERACTIONS)
+        return self._processor.sets(kind, order)
+
+
+@dataclass(frozen=True)
+class _Shape:
+    """How a launch is cut into blocks."""
+
+    n_threads: int
+    n_shared: int
+    room_bytes: int  # of a block whose tile is not in shared memory
+
+
+@dataclass(eq=False)
+class _Stage:
+    """A launch on the device, with the kernel that walks it."""
+
+    launch: Launch
+    rows_per_thread: int
+    max_threads: int
+    is_spilled: bool
+    n_register_slots: int
+    kernel: Kernel
+    tables: tuple[Any, ...]  # stream, cuts, pieces, groups
+    places: tuple[Any, ...]  # players, columns, rule
+    spans: dict[int, Any] = field(default_factory=dict)  # by how many there are wanted
+
+
+class _Walk:
+    """All launches of a model for one floating-point type, on the device."""
+
+    def __init__(
+        self, model: Model, device: Device, dtype: np.dtype[Any], row_dtype: np.dtype[Any]
+    ) -> None:
+        self.model, self.device, self.dtype = model, device, dtype
+        self.n_limbs = 2 if dtype == np.float64 or model.is_wild else 1
+        put = device.arrays.asarray
+        conditions = model.conditions
+        self._columns = put(conditions.columns.view(np.uint8))
+        self._n_columns = len(conditions.columns)
+        self._keys = put(conditions.keys)
+        bits = model.total_bits
+        self._scale = put(np.array([2.0**bits]))
+        exponents = np.array([trees.exponent for trees in model.outputs]) - bits
+        halves = np.stack([exponents // 2, exponents - exponents // 2], axis=1)
+        self._scales = put(np.ldexp(1.0, halves))
+        self._ranks = device.kernel("ranks.cu", "ranks", {"ROW": _C_NAMES[row_dtype]})
+        self._finish = device.kernel(
+            "totals.cu", "totals_to_values", {"VALUE": _C_NAMES[dtype], "LIMBS": self.n_limbs}
+        )
+        item = dtype.itemsize
+        self._stages = [
+            self._stage(launch) for launch in model.launches(dtype, lambda n: _register_slots(n, item))
+        ]
+        self._work = sum(len(stage.launch.words) * len(stage.launch.points.t) for stage in self._stages) // 16
+
+    def rows_at_once(self, row_dtype: np.dtype[Any]) -> int:
+        width = self.model.n_players * len(self.model.outputs)
+        n_bytes = self._n_columns + width * (8 * self.n_limbs + self.dtype.itemsize)
+        return self.device.rows_at_once(n_bytes, self._work)
+
+    def explain(self, rows: Any, values: Any) -> None:
+        """Write the values of rows on the device to an array there."""
+        xp = self.device.arrays
+        n_rows, n_features = rows.shape
+        n_players, n_outputs = self.model.n_players, len(self.model.outputs)
+        shapes = [self._shape(stage, n_rows) for stage in self._stages]
+        tiles = [shape.n_threads * s.rows_per_thread for s, shape in zip(self._stages, shapes, strict=True)]
+        pitch = -(-max([n_rows, *(-(-n_rows // tile) * tile for tile in tiles)]) // 64) * 64
+        ranks = xp.empty((self._n_columns, pitch), dtype=np.uint8)
+        totals = xp.zeros((self.n_limbs, n_outputs, n_players, pitch), dtype=np.int64)
+        n_blocks = -(-pitch // _RANK_ROWS) * -(-self._n_columns // _RANK_COLUMNS)
+        if self._stages:
+            self._ranks.launch(
+                n_blocks,
+                _RANK_ROWS,
+                0,
+                rows,
+                n_rows,
+                n_features,
+                self._columns,
+                self._n_columns,
+                _RANK_COLUMNS,
+                self._keys,
+                ranks,
+                pitch,
+            )
+        for stage, shape, tile in zip(self._stages, shapes, tiles, strict=True):
+            self._launch(stage, shape, -(-n_rows // tile), ranks, pitch, totals)
+        n_blocks = -(-n_rows // _TILE) * -(-(n_players * n_outputs) // _TILE)
+        n_shared = _TILE * (_TILE + 1) * self.dtype.itemsize
+        self._finish.launch(
+            n_blocks, _TILE * 8, n_shared, totals, n_rows, n_players, n_outputs, pitch, self._scales, values
+        )
+
+    def _stage(self, launch: Launch) -> _Stage:
+        n_points, item = len(launch.points.t), self.dtype.itemsize
+        rows_per_thread, max_threads = _rows_and_threads(n_points, item)
+        is_spilled = 32 * rows_per_thread * launch.row_bytes + 2 * STREAM_BYTES > self.device.max_shared
+        n_register_slots = _register_slots(n_points, item)
+        kernel = self.device.kernel(
+            "walk.cu",
+            "walk",
+            {
+                "REAL": _C_NAMES[self.dtype],
+                "POINTS": n_points,
+                "ROWS": rows_per_thread,
+                "REGISTER_SLOTS": n_register_slots,
+                "MASKS": 1 << max(0, (launch.n_slots - 1) // 32).bit_length(),
+                "LIMBS": self.n_limbs,
+                "SPILLED": int(is_spilled),
+                "THREADS": max_threads,
+            },
+        )
+        put = self.device.arrays.asarray
+        points = launch.points
+        rule = np.concatenate([points.weights, points.t, 1 / points.t]).astype(self.dtype)
+        return _Stage(
+            launch,
+            rows_per_thread,
+            max_threads,
+            is_spilled,
+            n_register_slots,
+            kernel,
+            (put(launch.words), put(launch.cuts), put(launch.pieces), put(launch.groups)),
+            (put(launch.players), put(launch.columns), put(rule)),
+        )
+
+    def _shape(self, stage: _Stage, n_rows: int) -> _Shape:
+        """Tiles as large as there is room for, but for few rows, which should not leave the device idle."""
+        row_bytes, per_thread = stage.launch.row_bytes, stage.rows_per_thread
+        n_threads = stage.max_threads
+        if not stage.is_spilled:
+            room = self.device.max_shared - 2 * STREAM_BYTES
+            n_threads = min(n_threads, room // (row_bytes * per_thread) // 32 * 32)
+        n_chunks = len(stage.launch.pieces) - 1
+        while n_threads > 64:
+            n_tiles = -(-n_rows // (n_threads * per_thread))
+            n_bytes = n_threads * per_thread * row_bytes + 2 * STREAM_BYTES
+            n_blocks = stage.kernel.blocks_at_once(n_threads, 0 if stage.is_spilled else n_bytes)
+            if n_tiles * n_chunks >= n_blocks:
+                break
+            n_threads = n_threads // 2 // 32 * 32
+        n_bytes = n_threads * per_thread * row_bytes
+        if stage.is_spilled:
+            return _Shape(n_threads, 2 * STREAM_BYTES, -(-n_bytes // 16) * 16)
+        return _Shape(n_threads, 2 * STREAM_BYTES + n_bytes, 0)
+
+    def _launch(
+        self, stage: _Stage, shape: _Shape, n_tiles: int, ranks: Any, pitch: int, totals: Any
+    ) -> None:
+        xp, launch = self.device.arrays, stage.launch
+        at_once = stage.kernel.blocks_at_once(shape.n_threads, shape.n_shared)
+        spans = self._spans(stage, n_tiles, at_once)
+        n_deep = max(0, launch.n_slots - stage.n_register_slots)
+        per_block = n_deep * 2 * stage.rows_per_thread * len(launch.points.t) * shape.n_threads
+        n_blocks = min(n_tiles * len(spans), at_once)
+        if per_block or shape.room_bytes:
+            n_blocks = max(1, min(n_blocks, _DEEP_BYTES // (per_block * self.dtype.itemsize + shape.room_bytes)))
+        deep = xp.empty(max(1, n_blocks * per_block), dtype=self.dtype)
+        room = xp.empty(max(1, n_blocks * shape.room_bytes), dtype=np.uint8)
+        stage.kernel.launch(
+            n_blocks,
+            shape.n_threads,
+            shape.n_shared,
+            *stage.tables,
+            spans,
+            len(spans),
+            *stage.places,
+            self._scale,
+            ranks,
+            pitch,
+            n_tiles,
+            totals,
+            self.model.n_players,
+            totals[0].size,
+            deep,
+            room,
+            shape.room_bytes,
+        )
+
+    def _spans(self, stage: _Stage, n_tiles: int, at_once: int) -> Any:
+        """(n_spans, 3) chunks that go to one block: as many spans as keep all blocks of the device busy."""
+        n_chunks = len(stage.launch.pieces) - 1
+        # A span costs its share of the chunks, and about one tree more for the ranks that it reads.
+        n_spans = min(
+            range(1, min(n_chunks, 256) + 1),
+            key=lambda n: -(-n_tiles * n // at_once) * (1 / n + 0.1 / n_chunks),
+        )
+        if n_spans not in stage.spans:
+            stage.spans[n_spans] = self.device.arrays.asarray(_cut_spans(stage.launch, n_spans))
+        return stage.spans[n_spans]
+
+
+def _cut_spans(launch: Launch, n_spans: int) -> npt.NDArray[np.int32]:
+    """Chunks one after another, cut where their words come closest to equal shares, and where groups end."""
+    ends = launch.cuts[launch.pieces]
+    shares = np.linspace(0, ends[-1], n_spans + 1)
+    after = np.clip(np.searchsorted(ends, shares), 1, len(ends) - 1)
+    closest = np.where(shares - ends[after - 1] < ends[after] - shares, after - 1, after)
+    edges = np.unique(np.concatenate([closest, launch.chunks]))
+    group = np.searchsorted(launch.chunks, edges[:-1], side="right") - 1
+    return np.stack([group, edges[:-1], edges[1:]], axis=1).astype(np.int32)
+
+
+def _rows_and_threads(n_points: int, item: int) -> tuple[int, int]:
+    """Rows of a thread, and threads of a block: two rows hide each other's latency while registers last."""
+    if item == 8:
+        return (1, 256)
+    return (2, 256) if n_points <= 4 else (1, 512)
+
+
+def _register_slots(n_points: int, item: int) -> int:
+    """How many splits have their state in registers: the more of them, the fewer rows at a time."""
+    rows, n_threads = _rows_and_threads(n_points, item)
+    n_registers = 80 if n_threads == 256 else 48
+    return int(np.clip(n_registers // (2 * rows * n_points * item // 4), 1, 5))

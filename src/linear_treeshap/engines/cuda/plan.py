@@ -1,0 +1,261 @@
+"""Ensemble, players and index → what the kernels are given: launches, each with a stream and its tables.
+
+Trees that need as many points of the rule as each other are walked by one launch; rules of many points are walked in
+parts, because values are sums over points. Within a launch, trees that share a table of players and columns are a
+group, and a chunk is what is summed in the walk's own floating-point type before it is added to the totals. None of
+this depends on the rows or on the device, so bits do not either.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator
+from dataclasses import dataclass
+from typing import Any
+
+import numpy as np
+import numpy.typing as npt
+
+from ...model.ensemble import TreeEnsemble
+from ..indices import Index
+from .conditions import Conditions
+from .records import Points, write
+from .trees import Trees
+
+__all__ = ["Launch", "Model"]
+
+#: Points lie inside of (0, 1), so far that a float32 walk has numbers for them.
+_END = 2.0**-64
+
+Int64 = npt.NDArray[np.int64]
+
+#: Bytes of shared memory that the values and ranks of one row may take, so that a block has rows enough. Trees that
+#: need more are cut in parts; a path that does has its own launch.
+_ROW_BYTES = 1024
+#: Leaves of one tree, so that few rows find work for many blocks.
+_TREE_LEAVES = 4096
+#: Trees and leaves whose values are summed in float32 before they are added to whole numbers.
+_CHUNK_TREES, _CHUNK_LEAVES = 16, 1024
+#: Points that are walked at once: beyond these their state is not in registers.
+_MAX_POINTS = 8
+#: Trees with fewer leaves than this share of all are walked with some points more than they need.
+_FEW_LEAVES = 0.25
+#: Leaves whose largest is this much larger than their mean are rare and huge: one limb has no digits for the others.
+_WILD = 2.0**24
+#: Bits of a total below the sum of the largest leaf of each tree, and some above it.
+_TOTAL_BITS = 60
+
+
+@dataclass(frozen=True, eq=False)
+class Launch:
+    """What one launch walks."""
+
+    points: Points
+    words: npt.NDArray[Any]
+    cuts: Int64  # (n_pieces + 1,) words
+    pieces: Int64  # (n_chunks + 1,) the first piece of each chunk
+    groups: npt.NDArray[np.int32]  # (n_groups, 5): `Group` of walk.cu
+    chunks: Int64  # (n_groups + 1,) the first chunk of each group
+    players: npt.NDArray[np.int32]
+    columns: npt.NDArray[np.int32]
+    n_slots: int  # of the highest split
+    row_bytes: int  # that a row takes in the memory of a block
+
+
+@dataclass(frozen=True, eq=False)
+class Model:
+    """An ensemble as the kernels see it, but for the floating-point type of the walk."""
+
+    conditions: Conditions
+    outputs: list[Trees]
+    index: Index
+    n_players: int
+    is_wild: bool
+
+    @classmethod
+    def of(cls, ensemble: TreeEnsemble, player: npt.NDArray[np.int32], n_players: int, index: Index) -> Model:
+        conditions = Conditions.of(ensemble)
+        outputs = [Trees.of_output(ensemble, o, player, conditions) for o in range(ensemble.n_outputs)]
+        return cls(conditions, outputs, index, n_players, any(map(_is_wild, outputs)))
+
+    @property
+    def total_bits(self) -> int:
+        """The power of two that totals are multiplied by: fewer if the weights of the rule do not add up to one."""
+        most = max((int(t.n_path_players.max(initial=1)) for t in self.outputs), default=1)
+        weights = self.index.rule(most)[2]
+        return _TOTAL_BITS - max(0, int(np.ceil(np.log2(max(np.abs(weights).sum(), 1.0)))))
+
+    def launches(self, dtype: npt.DTypeLike, n_register_slots: Callable[[int], int]) -> list[Launch]:
+        """``n_register_slots`` says how many for a number of points."""
+        item = np.dtype(dtype).itemsize
+        drafts: dict[tuple[bytes, bytes], _Draft] = {}
+        for output, trees in enumerate(self.outputs):
+            trees = trees.cut(lambda some, nodes: _is_too_large(some, nodes, item))
+            for points, members in _classes(trees, self.index):
+                for part in _parts(points):
+                    key = part.t.tobytes(), part.weights.tobytes()
+                    if key not in drafts:
+                        drafts[key] = _Draft(part, n_register_slots(len(part.t)), np.dtype(dtype))
+                    drafts[key].add(output, trees.some(members))
+        return [draft.launch() for draft in drafts.values()]
+
+
+def _is_wild(trees: Trees) -> bool:
+    if trees.n_trees == 0:
+        return False
+    reach = np.ones(len(trees.left))
+    for nodes in trees.levels:
+        inner = nodes[~trees.is_leaf[nodes]]
+        reach[trees.left[inner]] = reach[inner] * trees.w_left[inner]
+        reach[trees.right[inner]] = reach[inner] * trees.w_right[inner]
+    typical = float((reach * np.abs(trees.value))[trees.is_leaf].sum())
+    return not 1 <= _WILD * typical
+
+
+def _is_too_large(trees: Trees, nodes: Int64, item: int) -> bool:
+    inner = nodes[~trees.is_leaf[nodes]]
+    n_bytes = _row_bytes(len(np.unique(trees.player[inner])), len(np.unique(trees.column[inner])), item)
+    return n_bytes > _ROW_BYTES or len(nodes) > 2 * _TREE_LEAVES
+
+
+def _row_bytes(n_players: int, n_columns: int, item: int) -> int:
+    return n_players * item + n_columns
+
+
+def _classes(trees: Trees, index: Index) -> Iterator[tuple[Points, Int64]]:
+    """A rule, and the trees for which it has as many points as they need, or hardly more."""
+    n_players = trees.n_path_players
+    n_points = {n: len(index.rule(int(n))[0]) for n in np.unique(n_players)}
+    needed = np.array([_rounded(n_points[n]) for n in n_players.tolist()], dtype=np.int64)
+    for n, more in zip(*(np.unique(needed)[part] for part in (slice(None, -1), slice(1, None))), strict=True):
+        few = trees.n_leaves[needed == n].sum() < _FEW_LEAVES * trees.n_leaves.sum()
+        if few and more <= _MAX_POINTS:
+            needed[needed == n] = more
+    for n in np.unique(needed):
+        members = np.flatnonzero(needed == n)
+        t, absent, weights = index.rule(int(n_players[members].max()))
+        t, absent = np.maximum(t, _END), np.maximum(absent, _END)
+        idle = int(n) - len(t)
+        yield (
+            Points(
+                np.append(t, np.full(idle, 0.5)),
+                np.append(absent, np.full(idle, 0.5)),
+                np.append(weights, np.zeros(idle)),
+            ),
+            members,
+        )
+
+
+def _rounded(n_points: int) -> int:
+    """Few numbers of points, so that few kernels are compiled: 1 to 6, 8, 10, 12, and whole parts of eight."""
+    if n_points <= 6:
+        return n_points
+    if n_points in (9, 10, 11, 12):
+        return n_points + n_points % 2
+    return -(-n_points // _MAX_POINTS) * _MAX_POINTS
+
+
+def _parts(points: Points) -> Iterator[Points]:
+    n_parts = -(-len(points.t) // _MAX_POINTS)
+    for part in range(n_parts):
+        yield Points(points.t[part::n_parts], points.absent[part::n_parts], points.weights[part::n_parts])
+
+
+class _Draft:
+    """A launch while groups are added to it."""
+
+    def __init__(self, points: Points, n_register_slots: int, dtype: np.dtype[Any]) -> None:
+        self.points, self.n_register_slots, self.dtype = points, n_register_slots, dtype
+        self.words: list[npt.NDArray[Any]] = []
+        self.cuts: list[int] = [0]
+        self.pieces: list[int] = [0]
+        self.groups: list[tuple[int, int, int, int, int]] = []
+        self.chunks: list[int] = [0]
+        self.players: list[Int64] = []
+        self.columns: list[Int64] = []
+        self.n_slots, self.row_bytes = 0, 0
+
+    def add(self, output: int, trees: Trees) -> None:
+        """Add the trees of an output, in as few groups as there is room for."""
+        for members in self._groups(trees):
+            some = trees.some(members)
+            inner = ~some.is_leaf
+            players, columns = np.unique(some.player[inner]), np.unique(some.column[inner])
+            first_player, first_column = sum(map(len, self.players)), sum(map(len, self.columns))
+            self.groups.append((first_player, len(players), first_column, len(columns), output))
+            self.players.append(players)
+            self.columns.append(columns)
+            self.n_slots = max(self.n_slots, int(some.slot.max()) + 1)
+            self.row_bytes = max(self.row_bytes, _row_bytes(len(players), len(columns), self.dtype.itemsize))
+            local_player, local_column = (
+                np.zeros(int(used.max()) + 1, dtype=np.int64) for used in (players, columns)
+            )
+            local_player[players] = np.arange(len(players))
+            local_column[columns] = np.arange(len(columns))
+            self._write(some, local_player, local_column)
+
+    def _groups(self, trees: Trees) -> Iterator[Int64]:
+        """Trees one after another, as long as their players and columns have room beside each other."""
+        inner = ~trees.is_leaf
+        everything = _row_bytes(
+            len(np.unique(trees.player[inner])), len(np.unique(trees.column[inner])), self.dtype.itemsize
+        )
+        if everything <= _ROW_BYTES or trees.n_trees == 1:
+            yield np.arange(trees.n_trees)
+            return
+        players, columns, begin = set[int](), set[int](), 0
+        for tree in range(trees.n_trees):
+            nodes = slice(trees.first[tree], trees.first[tree + 1])
+            own = inner[nodes]
+            its_players = set(trees.player[nodes][own].tolist())
+            its_columns = set(trees.column[nodes][own].tolist())
+            n_bytes = _row_bytes(
+                len(players | its_players), len(columns | its_columns), self.dtype.itemsize
+            )
+            if tree > begin and n_bytes > _ROW_BYTES:
+                yield np.arange(begin, tree)
+                players, columns, begin = set(), set(), tree
+            players |= its_players
+            columns |= its_columns
+        yield np.arange(begin, trees.n_trees)
+
+    def _write(self, trees: Trees, player: Int64, column: Int64) -> None:
+        records = write(
+            trees,
+            player,
+            column,
+            self.points,
+            n_register_slots=self.n_register_slots,
+            dtype=self.dtype,
+        )
+        words, cuts, pieces = records.in_pieces(list(_chunk_ends(trees.n_leaves)))
+        n_pieces = len(self.cuts) - 1
+        self.cuts += (cuts[1:] + self.cuts[-1]).tolist()
+        self.pieces += (pieces[1:] + n_pieces).tolist()
+        self.chunks.append(len(self.pieces) - 1)
+        self.words.append(words)
+
+    def launch(self) -> Launch:
+        return Launch(
+            self.points,
+            np.concatenate(self.words),
+            np.array(self.cuts, dtype=np.int64),
+            np.array(self.pieces, dtype=np.int64),
+            np.array(self.groups, dtype=np.int32),
+            np.array(self.chunks, dtype=np.int64),
+            np.concatenate(self.players).astype(np.int32),
+            np.concatenate(self.columns).astype(np.int32),
+            self.n_slots,
+            self.row_bytes,
+        )
+
+
+def _chunk_ends(n_leaves: Int64) -> Iterator[int]:
+    """Chunks end before these trees."""
+    n_trees, total = 0, 0
+    for tree, own in enumerate(n_leaves.tolist()):
+        if n_trees and (n_trees == _CHUNK_TREES or total + own > _CHUNK_LEAVES):
+            yield tree
+            n_trees, total = 0, 0
+        n_trees, total = n_trees + 1, total + own
+    if n_trees:
+        yield len(n_leaves)

@@ -1,0 +1,228 @@
+"""Trees → the stream of records that `walk.cu` walks.
+
+A record is some vectors of four words; a word is as wide as the floating-point type of the walk, and holds one such
+number or a whole one. A tree is a root record and then its nodes from left to right: a leaf; a pair, twig or branch
+with all that is below it (`Kind`); or a split as three records, before its left side, between both sides, and after
+its right side. Splits of a player that is new on the path need no numbers but cover ratios; those of a player that is
+not have tau for each point of the rule beside them. Conditions are a column and the last rank that goes left.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import Any
+
+import numpy as np
+import numpy.typing as npt
+
+from .trees import Kind, Trees
+
+__all__ = ["STREAM_BYTES", "Points", "Records", "write"]
+
+Int64 = npt.NDArray[np.int64]
+Float64 = npt.NDArray[np.float64]
+
+#: Of one piece of the stream, which is in shared memory as a whole: as in walk.cu.
+STREAM_BYTES = 8192
+
+_VECTOR = 4
+_END, _ROOT, _DEEP, _LEAF, _PAIR, _TWIG, _BRANCH, _SLOTS = 0, 1, 2, 3, 4, 6, 8, 10  # `Op` of walk.cu
+_N_SPLIT_OPS = 6
+
+
+@dataclass(frozen=True, eq=False)
+class Points:
+    """Some points of a rule: those that are walked at once."""
+
+    t: Float64
+    absent: Float64  # 1 - t
+    weights: Float64
+
+    def tau(self, cover: Float64) -> Float64:
+        """(n, n_points) the share of a player's factor above that is not due to its covers."""
+        return self.t / (self.t + self.absent * cover[:, None])
+
+
+@dataclass(frozen=True, eq=False)
+class Records:
+    """The stream of some trees."""
+
+    words: npt.NDArray[Any]  # uint32 or uint64
+    starts: Int64  # the word at which each record begins, unless it is within a fork; and the number of words
+    tree_starts: Int64  # (n_trees + 1,) the word at which each tree begins
+
+    def in_pieces(self, trees: list[int]) -> tuple[npt.NDArray[Any], Int64, Int64]:
+        """Words, the word at which each piece begins, and the first piece of each chunk, with the ends of all.
+
+        A chunk ends before each of these ``trees``. A piece ends with a record that says so.
+        """
+        most = STREAM_BYTES // self.words.itemsize - _VECTOR
+        cuts, chunks = [0], [0]
+        for tree in trees:
+            end = int(self.tree_starts[tree])
+            while cuts[-1] < end:
+                last = np.searchsorted(self.starts, min(cuts[-1] + most, end), side="right") - 1
+                cuts.append(int(self.starts[last]))
+            chunks.append(len(cuts) - 1)
+        inner = np.repeat(np.array(cuts[1:], dtype=np.int64), _VECTOR)
+        words = np.insert(self.words, inner, _END)
+        return words, np.array(cuts) + _VECTOR * np.arange(len(cuts)), np.array(chunks)
+
+
+def write(
+    trees: Trees,
+    player: Int64,
+    column: Int64,
+    points: Points,
+    *,
+    n_register_slots: int,
+    dtype: npt.DTypeLike,
+) -> Records:
+    """The records of ``trees``, which number players and columns as ``player`` and ``column`` say."""
+    tau_words = _VECTOR * -(-len(points.t) // _VECTOR)
+    repeated = trees.above >= 0
+    more = np.where(repeated, tau_words, 0)
+    size = np.zeros(len(trees.left), dtype=np.int64)  # of all records of a node and of those below it
+    size[trees.kind == Kind.LEAF] = 4
+    size[trees.kind == Kind.PAIR] = 8 + more[trees.kind == Kind.PAIR]
+    size[trees.kind == Kind.TWIG] = 16
+    size[trees.kind == Kind.BRANCH] = 40
+    up_size = np.where(repeated, 8, 4) + more
+    splits_by_level = [nodes[trees.kind[nodes] == Kind.SPLIT] for nodes in trees.levels]
+    for nodes in reversed(splits_by_level):
+        below = size[trees.left[nodes]] + size[trees.right[nodes]]
+        size[nodes] = 8 + 2 * more[nodes] + up_size[nodes] + below
+    roots = trees.first[:-1]
+    tree_starts = np.concatenate([[0], np.cumsum(_VECTOR + size[roots])]).astype(np.int64)
+    start = np.zeros(len(trees.left), dtype=np.int64)
+    start[roots] = tree_starts[:-1] + _VECTOR
+    for nodes in splits_by_level:
+        start[trees.left[nodes]] = start[nodes] + 4 + more[nodes]
+        start[trees.right[nodes]] = start[trees.left[nodes]] + size[trees.left[nodes]] + 4 + more[nodes]
+    page = _Page(trees, player, column, points, dtype, int(tree_starts[-1]))
+    page.roots(tree_starts[:-1])
+    page.bottoms(start)
+    page.splits(start, size, more, up_size, n_register_slots)
+    # A split of two bottoms is walked at once.
+    in_fork = np.zeros(len(trees.left), dtype=np.bool_)
+    forks = np.flatnonzero(trees.slot == 0)
+    in_fork[trees.left[forks]] = in_fork[trees.right[forks]] = True
+    alone = (trees.kind != Kind.NONE) & ~in_fork
+    starts = [tree_starts, start[alone]]
+    rest = np.flatnonzero(trees.slot > 0)
+    starts += [start[trees.right[rest]] - 4 - more[rest], start[rest] + size[rest] - up_size[rest]]
+    return Records(page.words, np.unique(np.concatenate(starts)), tree_starts)
+
+
+class _Page:
+    """The words of a stream while they are written, all records of a kind at once."""
+
+    def __init__(
+        self,
+        trees: Trees,
+        player: Int64,
+        column: Int64,
+        points: Points,
+        dtype: npt.DTypeLike,
+        n_words: int,
+    ) -> None:
+        self.trees, self.points = trees, points
+        self.real = np.dtype(dtype)
+        self.words = np.zeros(n_words, dtype=np.uint32 if self.real.itemsize == 4 else np.uint64)
+        # Leaves stand for splits where something is smaller than its record: all their numbers are zeros then.
+        self.player = np.where(trees.is_leaf, 0, player[trees.player])
+        self.condition = np.where(trees.is_leaf, 0, column[trees.column] << 8 | trees.last)
+        self.left_of_mean = trees.mean[trees.left] - trees.mean
+        self.right_of_mean = trees.mean[trees.right] - trees.mean
+
+    def roots(self, starts: Int64) -> None:
+        self._whole(starts, np.full(len(starts), _ROOT))
+
+    def bottoms(self, start: Int64) -> None:
+        """Leaves, pairs, twigs and branches."""
+        trees = self.trees
+        leaves, pairs, twigs, branches = (
+            np.flatnonzero(trees.kind == kind) for kind in (Kind.LEAF, Kind.PAIR, Kind.TWIG, Kind.BRANCH)
+        )
+        self._whole(start[leaves], np.full(len(leaves), _LEAF))
+        self._real(start[leaves] + 1, trees.value[leaves])
+        repeated = trees.above[pairs] >= 0
+        at = start[pairs]
+        self._whole(at, _PAIR + repeated, self.condition[pairs], self.player[pairs])
+        self._real(at + 3, trees.mean[pairs], self.left_of_mean[pairs], self.right_of_mean[pairs])
+        self._whole(at[repeated] + 6, self._edge(pairs[repeated]))
+        self._real(at[repeated] + 7, trees.cover_above[pairs[repeated]])
+        self._tau(at[repeated] + 8, pairs[repeated])
+        self._whole(start[twigs], _TWIG + self._share_players(twigs, 2))
+        self._real(start[twigs] + 3, trees.mean[twigs])
+        self._twigs(start[twigs], twigs)
+        at = start[branches]
+        op = _BRANCH + self._share_players(branches, 3)
+        self._whole(at, op, self.condition[branches], self.player[branches])
+        self._real(at + 3, trees.mean[branches])
+        self._ratios(at + 4, branches)
+        self._twigs(at + 8, trees.left[branches])
+        self._twigs(at + 24, trees.right[branches])
+
+    def splits(self, start: Int64, size: Int64, more: Int64, up_size: Int64, n_register_slots: int) -> None:
+        trees = self.trees
+        nodes = np.flatnonzero(trees.kind == Kind.SPLIT)
+        down = start[nodes]
+        middle = start[trees.right[nodes]] - 4 - more[nodes]
+        up = start[nodes] + size[nodes] - up_size[nodes]
+        slot, repeated = trees.slot[nodes], trees.above[nodes] >= 0
+
+        def head(which: int) -> Int64:
+            number = which + repeated
+            deep = _DEEP | number << 8 | slot << 11
+            return np.where(slot < n_register_slots, _SLOTS + _N_SPLIT_OPS * slot + number, deep)
+
+        self._whole(down, head(0), self.condition[nodes])
+        self._real(down + 2, trees.w_left[nodes])
+        self._whole(middle, head(2))
+        self._real(middle + 2, trees.w_right[nodes])
+        self._whole(up, head(4), self.player[nodes])
+        self._real(up + 2, trees.w_left[nodes], trees.w_right[nodes])
+        again = nodes[repeated]
+        self._whole(down[repeated] + 3, self._edge(again))
+        self._real(up[repeated] + 4, trees.cover_above[again])
+        for place in (down + 4, middle + 4, up + 8):
+            self._tau(place[repeated], again)
+
+    def _twigs(self, start: Int64, nodes: Int64) -> None:
+        self._whole(start + 1, self.condition[nodes], self.player[nodes])
+        self._ratios(start + 4, nodes)
+        for place, pair in ((start + 8, self.trees.left[nodes]), (start + 12, self.trees.right[nodes])):
+            self._whole(place, self.condition[pair], self.player[pair])
+            self._real(place + 2, self.left_of_mean[pair], self.right_of_mean[pair])
+
+    def _share_players(self, nodes: Int64, height: int) -> npt.NDArray[np.bool_]:
+        """Which of these have several splits of one player, leaves standing for splits?"""
+        below, splits = [nodes], [nodes]
+        for _ in range(height - 1):
+            below = [child for at in below for child in (self.trees.left[at], self.trees.right[at])]
+            splits += below
+        players = np.sort(np.stack([self.player[at] for at in splits]), axis=0)
+        return np.asarray((players[1:] == players[:-1]).any(axis=0))
+
+    def _ratios(self, start: Int64, nodes: Int64) -> None:
+        trees = self.trees
+        self._real(start, trees.w_left[nodes], trees.w_right[nodes])
+        self._real(start + 2, self.left_of_mean[nodes], self.right_of_mean[nodes])
+
+    def _edge(self, nodes: Int64) -> Int64:
+        """The closest edge above of the same player: the slot of its split, and its side."""
+        trees = self.trees
+        return np.asarray(trees.slot[trees.above[nodes]] << 1 | trees.above_is_right[nodes])
+
+    def _tau(self, start: Int64, nodes: Int64) -> None:
+        for k, tau in enumerate(self.points.tau(self.trees.cover_above[nodes]).T):
+            self._real(start + k, tau)
+
+    def _whole(self, start: Int64, *columns: Any) -> None:
+        for i, column in enumerate(columns):
+            self.words[start + i] = column
+
+    def _real(self, start: Int64, *columns: Float64) -> None:
+        for i, column in enumerate(columns):
+            self.words[start + i] = column.astype(self.real).view(self.words.dtype)

@@ -1,0 +1,99 @@
+"""A device without a GPU: the sources of the kernels, compiled as plain C++, threads and blocks one after another."""
+
+from __future__ import annotations
+
+import ctypes
+import hashlib
+import os
+import subprocess
+import sys
+import tempfile
+import threading
+from collections.abc import Callable, Mapping
+from contextlib import AbstractContextManager, nullcontext
+from functools import cache
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+
+from linear_treeshap.engines.contract import Tell, Values
+from linear_treeshap.engines.cuda.device import SOURCES
+
+__all__ = ["PlainDevice"]
+
+#: The linker of sanitized Python finds their library already loaded.
+_SANITIZERS = ["-fsanitize=address,undefined", "-fno-sanitize-recover=all"] if "libasan" in os.environ.get("LD_PRELOAD", "") else []
+_FLAGS = ["-std=c++20", "-O1", "-shared", "-fPIC", "-ffp-contract=off", "-Wall", "-Wextra", "-Werror", "-x", "c++", *_SANITIZERS]
+_LOCK = threading.Lock()
+
+
+@cache
+def _folder() -> Path:
+    """Where compiled kernels are kept: by their sources, for all processes of this user."""
+    folder = Path(tempfile.gettempdir()) / f"linear-treeshap-kernels-{os.getuid()}"
+    folder.mkdir(exist_ok=True)
+    return folder
+
+
+@cache
+def _library(file: str, defines: tuple[str, ...]) -> ctypes.CDLL:
+    command = [os.environ.get("CXX", "c++"), *_FLAGS, *defines]
+    text = "".join((SOURCES / name).read_text() for name in (file, "portable.h"))
+    key = hashlib.sha256("\0".join([text, *command]).encode()).hexdigest()[:20]
+    target = _folder() / f"{Path(file).stem}-{key}.so"
+    if not target.exists():
+        built = target.with_suffix(f".{os.getpid()}")
+        subprocess.run([*command, str(SOURCES / file), "-o", str(built)], check=True, stderr=sys.stderr)
+        built.rename(target)
+    return ctypes.CDLL(str(target))
+
+
+class _PlainKernel:
+    def __init__(self, function: Any, n_blocks: int) -> None:
+        self._function, self._n_blocks = function, n_blocks
+        function.argtypes = [ctypes.c_uint, ctypes.c_uint, ctypes.c_longlong, ctypes.c_void_p]
+        function.restype = None
+
+    def blocks_at_once(self, n_threads: int, n_shared: int) -> int:
+        return self._n_blocks
+
+    def launch(self, n_blocks: int, n_threads: int, n_shared: int, *parameters: Any) -> None:
+        words = [p.ctypes.data if isinstance(p, np.ndarray) else int(p) for p in parameters]
+        self._function(n_blocks, n_threads, n_shared, (ctypes.c_longlong * len(words))(*words))
+
+
+class PlainDevice:
+    """``n_blocks`` that run at the same time, as the host code believes, and bytes of shared memory."""
+
+    arrays = np
+
+    def __init__(self, *, n_blocks: int = 3, max_shared: int = 100_000, n_rows: int | None = None) -> None:
+        self.n_blocks, self.max_shared, self.n_rows = n_blocks, max_shared, n_rows
+
+    def in_use(self) -> AbstractContextManager[Any]:
+        return nullcontext()
+
+    def kernel(self, file: str, name: str, defines: Mapping[str, Any]) -> _PlainKernel:
+        with _LOCK:
+            library = _library(file, tuple(f"-D{key}={value}" for key, value in defines.items()))
+        return _PlainKernel(getattr(library, name), self.n_blocks)
+
+    def rows_at_once(self, row_bytes: int, row_work: int) -> int:
+        return self.n_rows or max(1, (1 << 22) // (row_work + 1))
+
+    def is_here(self, array: Any) -> bool:
+        return False
+
+    def in_blocks(
+        self,
+        rows: Values,
+        out: Values,
+        n_at_once: int,
+        explain: Callable[[Any, Any], None],
+        tell: Tell | None,
+    ) -> None:
+        for start in range(0, len(rows), n_at_once):
+            explain(rows[start : start + n_at_once], out[start : start + n_at_once])
+            if tell is not None:
+                tell(min(1.0, (start + n_at_once) / len(rows)))
