@@ -9,7 +9,7 @@ import os
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
 from functools import partial
-from typing import Any
+from typing import Any, cast
 
 import numpy as np
 import numpy.typing as npt
@@ -24,6 +24,8 @@ from .engines.background_rows import (
 )
 from .engines.choice import engine_for
 from .engines.contract import Engine
+from .engines.cuda.arrays import is_on_gpu, on_host, plain_rows, to_gpu
+from .engines.cuda.engine import DeviceEngine
 from .engines.indices import index_of
 from .engines.sets import Kind, SetEngine, adds_up, interaction_kind
 from .engines.threads import n_threads
@@ -91,6 +93,10 @@ class TreeExplainer:
         What each background row counts for; by default all count the same.
     n_jobs
         Threads, counted as joblib does; None and -1 for all CPUs.
+    device
+        Where path-dependent values are computed: "cpu"; "cuda" or "cuda:1", a GPU of NVIDIA's, which needs
+        CuPy; or "auto", a GPU where there is one and enough rows. What a GPU does not compute yet,
+        interactions and values against background rows, is computed by the CPU.
 
     Examples
     --------
@@ -130,6 +136,7 @@ class TreeExplainer:
         groups: Any = None,
         data_weights: Any = None,
         n_jobs: int | None = None,
+        device: str = "cpu",
     ) -> None:
         self.feature_perturbation = perturbation_of(feature_perturbation, data, data_weights)
         self.data = data.rows if isinstance(data, Background) else data
@@ -142,7 +149,7 @@ class TreeExplainer:
         self._link = link_for(model_output, model, self.ensemble, has_background=is_interventional)
         self.model_output = model_output
         n_threads(n_jobs)  # an unfit number is refused here rather than at the first call
-        self.n_jobs = n_jobs
+        self.n_jobs, self.device = n_jobs, device
         self._preprocessing = preprocessing_of(model)
         self._assignment = assign_players(groups, feature_names, self.ensemble, self._preprocessing)
         self.feature_names = self._assignment.names
@@ -262,7 +269,8 @@ class TreeExplainer:
         ----------
         X
             Rows: an array, a data frame (columns in any order), a SciPy sparse matrix, an
-            ``xgboost.DMatrix``, a ``catboost.Pool``, or one row of one dimension.
+            ``xgboost.DMatrix``, a ``catboost.Pool``, or one row of one dimension; for device="cuda" also rows
+            on a GPU, of CuPy, PyTorch or cuDF, whose values stay there.
         y
             The true outcome of each row, for model_output="log_loss"; not needed otherwise.
         tree_limit
@@ -305,6 +313,9 @@ class TreeExplainer:
         """
         explainer = self._as_wide_as(X)
         ensemble, engine = explainer._first_trees(tree_limit)
+        if isinstance(engine, DeviceEngine) and is_on_gpu(X):
+            there = OutputArray(out, dtype, progress)
+            return cast(Array, explainer._values_on_gpu(X, ensemble, engine, check_additivity, there))
         user_rows, target = explainer._read(X, ensemble), OutputArray(out, dtype, progress)
         truth = explainer._truth(y, user_rows)
         values = explainer._explained(user_rows, ensemble, engine, check_additivity, target, y=truth)
@@ -503,6 +514,7 @@ class TreeExplainer:
         groups: Any = None,
         data_weights: Any = None,
         n_jobs: int | None = None,
+        device: str = "cpu",
     ) -> TreeExplainer:
         """Read an explainer that `save` wrote: the same trees, background and output give the same bits.
 
@@ -540,7 +552,7 @@ class TreeExplainer:
             groups=groups,
         )
         try:
-            explainer = cls(**arguments, n_jobs=n_jobs)
+            explainer = cls(**arguments, n_jobs=n_jobs, device=device)
         except InputError as error:
             if not is_as_saved:
                 raise
@@ -593,6 +605,7 @@ class TreeExplainer:
             background=self._background,
             link=self._link,
             n_jobs=self.n_jobs,
+            device=self.device,
         )
 
     def _first_trees(self, tree_limit: int | None) -> tuple[TreeEnsemble, Engine]:
@@ -601,13 +614,37 @@ class TreeExplainer:
         return ensemble, self._engine if ensemble is self.ensemble else self._engine_of(ensemble)
 
     def _read(self, X: Any, ensemble: TreeEnsemble) -> UserRows:
-        return UserRows.of(X, ensemble, self._preprocessing, self._assignment)
+        return UserRows.of(on_host(X), ensemble, self._preprocessing, self._assignment)
 
     def _truth(self, y: Any, user_rows: UserRows) -> Float64 | None:
         """(n_rows,) the outcomes that the output depends on; None if it depends on none."""
         if self._link is None or not self._link.needs_y:
             return None
         return outcomes(y, user_rows.n_rows, self.model_output)
+
+    def _values_on_gpu(
+        self,
+        X: Any,
+        ensemble: TreeEnsemble,
+        engine: DeviceEngine,
+        check_additivity: bool | float,
+        target: OutputArray,
+    ) -> Any:
+        """Values of rows that are on a GPU, on the same one. Some of the rows are checked, because
+        predictions are made by the processor."""
+        rows = None if self._preprocessing is not None else plain_rows(X, ensemble.row_format)
+        if rows is None or target.out is not None or target.progress:
+            user_rows = self._read(X, ensemble)
+            return to_gpu(self._explained(user_rows, ensemble, engine, check_additivity, target))
+        shape = (len(rows), engine.n_players, engine.n_outputs)
+        values = engine.device.arrays.empty(shape, dtype=target.dtype)
+        engine.values(rows, values)
+        some = np.unique(np.linspace(0, max(len(rows) - 1, 0), min(len(rows), SAMPLED_ROWS)).astype(np.int64))
+        if not _is_off(check_additivity) and len(rows):
+            user_rows = self._read(rows[some].get(), ensemble)
+            check = self._check(user_rows, ensemble, engine, check_additivity, self._index.is_efficient)
+            check(slice(0, len(some)), user_rows.rows[0 : len(some)], values[some].get())
+        return values[..., 0] if engine.n_outputs == 1 else values
 
     def _explained(
         self,
@@ -675,6 +712,7 @@ class TreeExplainer:
             tolerance,
             self._link,
             n_jobs=self.n_jobs,
+            float32_error=engine.float32_error,
         )
         if not self._has_no_model:
             self._check_background(tolerance)

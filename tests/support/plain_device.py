@@ -1,4 +1,5 @@
-"""A device without a GPU: the sources of the kernels, compiled as plain C++, threads and blocks one after another."""
+"""A device without a GPU: the sources of the kernels, compiled as plain C++, threads and blocks one after
+another."""
 
 from __future__ import annotations
 
@@ -23,8 +24,24 @@ from linear_treeshap.engines.cuda.device import SOURCES
 __all__ = ["PlainDevice"]
 
 #: The linker of sanitized Python finds their library already loaded.
-_SANITIZERS = ["-fsanitize=address,undefined", "-fno-sanitize-recover=all"] if "libasan" in os.environ.get("LD_PRELOAD", "") else []
-_FLAGS = ["-std=c++20", "-O1", "-shared", "-fPIC", "-ffp-contract=off", "-Wall", "-Wextra", "-Werror", "-x", "c++", *_SANITIZERS]
+_SANITIZERS = (
+    ["-fsanitize=address,undefined", "-fno-sanitize-recover=all"]
+    if "libasan" in os.environ.get("LD_PRELOAD", "")
+    else []
+)
+_FLAGS = [
+    "-std=c++20",
+    "-O1",
+    "-shared",
+    "-fPIC",
+    "-ffp-contract=off",
+    "-Wall",
+    "-Wextra",
+    "-Werror",
+    "-x",
+    "c++",
+    *_SANITIZERS,
+]
 _LOCK = threading.Lock()
 
 

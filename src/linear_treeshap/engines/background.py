@@ -30,6 +30,8 @@ _NUMBERS_AT_ONCE = 1 << 22
 class BackgroundEngine:
     """Values are means over background rows, whose values an absent feature takes; see `Engine`."""
 
+    float32_error = 0.0
+
     def __init__(
         self,
         program: Program,

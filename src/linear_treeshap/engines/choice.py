@@ -1,19 +1,30 @@
-"""Which engine explains what: the one place where one is chosen."""
+"""Which engine explains what, and where: the one place where one is chosen."""
 
 from __future__ import annotations
 
+import logging
+
+from ..errors import MissingDependencyError
 from ..model.ensemble import TreeEnsemble
 from ..model.links import Link
 from ..players.players import Players
 from .background import BackgroundEngine
 from .background_rows import Background
 from .contract import Engine
+from .cuda.engine import DeviceEngine
+from .cuda.gpu import find_gpu
 from .indices import Index
 from .program import Program
 from .rescaled import RescaledEngine
 from .values import ValueEngine
 
 __all__ = ["engine_for"]
+
+_LOG = logging.getLogger("linear_treeshap")
+
+#: Rows times leaves: with fewer, device="auto" is the processor, which is done while a GPU is still being
+#: asked.
+_WORTH_A_GPU = 1 << 22
 
 
 def engine_for(
@@ -24,11 +35,30 @@ def engine_for(
     background: Background | None,
     link: Link | None,
     n_jobs: int | None,
+    device: str = "cpu",
 ) -> Engine:
     """Path-dependent values without a ``background``, those of raw outputs without a ``link``."""
     program = Program(ensemble, players=players, index=index)
     if background is None:
-        return ValueEngine(program)
+        return _on_device(ValueEngine(program), device)
+    if device not in ("cpu", "auto"):
+        find_gpu(device)
+        _LOG.info(
+            "Values against background rows are not computed on a GPU yet: the processor computes them."
+        )
     if link is None:
         return BackgroundEngine(program, background, n_jobs=n_jobs)
     return RescaledEngine(program, background, link, n_jobs=n_jobs)
+
+
+def _on_device(processor: ValueEngine, device: str) -> Engine:
+    """The same values on another device; "auto" is a GPU where there is one, and enough rows."""
+    if device == "cpu":
+        return processor
+    if device != "auto":
+        return DeviceEngine(processor, find_gpu(device))
+    try:
+        return DeviceEngine(processor, find_gpu("cuda"), min_work=_WORTH_A_GPU)
+    except MissingDependencyError as error:
+        _LOG.info("device='auto' is the processor: %s", error)
+        return processor

@@ -2,9 +2,8 @@
 
 Rows that are ready to be read go in, values come out in an array of the caller's. An engine never changes
 after it is made, so threads may share it; bits depend neither on the number of threads nor on how rows are
-cut into calls, unless calls are of so few rows that another walk is quicker; sums are float64, whatever
-``out`` is. A call can be interrupted, and ``progress`` may explain
-other rows.
+cut into calls, unless calls are of so few rows that another walk is quicker; sums are float64 or better,
+whatever ``out`` is. A call can be interrupted, and ``progress`` may explain other rows.
 """
 
 from __future__ import annotations
@@ -33,6 +32,11 @@ class Engine(Protocol):
     @property
     def program(self) -> Program:
         """The trees that values add up to."""
+
+    @property
+    def float32_error(self) -> float:
+        """How far values may be off if ``out`` is float32, besides being rounded to it, as a share of the
+        largest value of a row."""
 
     @property
     def n_players(self) -> int: ...

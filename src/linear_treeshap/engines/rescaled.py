@@ -32,6 +32,8 @@ class RescaledEngine:
     output do not tell apart count as one. Each output has its own slopes, and so an engine of its own trees.
     """
 
+    float32_error = 0.0
+
     def __init__(
         self, program: Program, background: Background, link: Link, *, n_jobs: int | None = None
     ) -> None:

@@ -21,6 +21,8 @@ Float64 = npt.NDArray[np.float64]
 class ValueEngine:
     """The values of a program's index, and the interactions of its players; see `Engine`."""
 
+    float32_error = 0.0
+
     def __init__(self, program: Program) -> None:
         self.program = program
         self.n_players, self.n_outputs = program.n_players, program.n_outputs

@@ -113,6 +113,7 @@ class Check:
     asked: Asked | None = None  # None: the library is asked whatever happened before
     kind: Hashable = None  # of the rows
     n_jobs: int | None = None
+    float32_error: float = 0.0  # of the engine, see `Engine`
 
     @cached_property
     def _spread(self) -> Numbers:
@@ -188,6 +189,9 @@ class Check:
             numbers = np.finfo(values.dtype)
             allowed = _FLOAT64_TOLERANCE * scale + flat.shape[1] * float(numbers.smallest_subnormal)
             allowed = allowed + float(numbers.eps) * np.abs(flat).sum(axis=1, dtype=np.float64)
+            if values.dtype == np.float32:
+                largest = np.abs(flat).max(axis=1, initial=0).astype(np.float64)
+                allowed = allowed + flat.shape[1] * self.float32_error * largest
             # Where leaves are tiny, a function of their sum is not: base value and sum are rounded as it is.
             allowed = allowed + 8 * np.finfo(np.float64).eps * np.abs(expected)
         difference = _Difference(sums, expected, allowed)

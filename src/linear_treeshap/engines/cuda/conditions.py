@@ -1,9 +1,10 @@
 """Ensemble → condition columns: what a split asks of a row, as "is the rank of this column at most that?".
 
-A column has the sorted thresholds of one feature, 255 at most, or the codes of one set of categories. A row's rank is
-how many thresholds are below its value, or 0 in the set and 1 outside, and fits into a byte. Splits that send missing
-values to different sides have different columns: missing values rank lowest in one and highest in the other. So ties,
-NaN, infinities and categories are settled when ranks are made (`ranks.cu`), exactly, and a split is one comparison.
+A column has the sorted thresholds of one feature, 255 at most, or the codes of one set of categories. A row's
+rank is how many thresholds are below its value, or 0 in the set and 1 outside, and fits into a byte. Splits
+that send missing values to different sides have different columns: missing values rank lowest in one and
+highest in the other. So ties, NaN, infinities and categories are settled when ranks are made (`ranks.cu`),
+exactly, and a split is one comparison.
 """
 
 from __future__ import annotations
@@ -90,7 +91,8 @@ class Conditions:
 def _rounded_down(
     thresholds: npt.NDArray[np.float64], dtype: np.dtype[np.floating]
 ) -> npt.NDArray[np.floating]:
-    """The largest numbers of the rows' type that are not above: ``x <= threshold`` is the same for all rows."""
+    """The largest numbers of the rows' type that are not above: ``x <= threshold`` is the same for all
+    rows."""
     with np.errstate(over="ignore"):
         rounded = thresholds.astype(dtype)
     return np.where(rounded > thresholds, np.nextafter(rounded, dtype.type(-np.inf)), rounded)

@@ -46,8 +46,8 @@ class Device(Protocol):
         """Compiled when it is first asked for, and kept."""
 
     def rows_at_once(self, row_bytes: int, row_work: int) -> int:
-        """How many rows to explain at once, if each takes so many bytes, and so many leaves times points: within
-        the memory, and so that a call can be interrupted."""
+        """How many rows to explain at once, if each takes so many bytes, and so many leaves times points:
+        within the memory, and so that a call can be interrupted."""
 
     def is_here(self, array: Any) -> bool:
         """Is this an array of the device?"""
@@ -60,4 +60,5 @@ class Device(Protocol):
         explain: Callable[[Any, Any], None],
         tell: Tell | None,
     ) -> None:
-        """Bring rows that are not here, so many at a time, to ``explain``, and take the values it writes back."""
+        """Bring rows that are not here, so many at a time, to ``explain``, and take the values it writes
+        back."""

@@ -1,8 +1,8 @@
 """Path-dependent values on a device, behind the contract of all engines.
 
-float64 values are walked in float64. float32 values are walked in float32 and summed as whole numbers every few
-trees: within 1e-6 of the largest value of a row. Bits depend neither on how rows are cut nor on where they come from.
-What the device does not do, interactions, is done by the processor, and the log says so once.
+float64 values are walked in float64. float32 values are walked in float32 and summed as whole numbers every
+few trees: within 1e-6 of the largest value of a row. Bits depend neither on how rows are cut nor on where
+they come from. What the device does not do, interactions, is done by the processor, and the log says so once.
 """
 
 from __future__ import annotations
@@ -10,6 +10,7 @@ from __future__ import annotations
 import logging
 import threading
 from dataclasses import dataclass, field
+from functools import cached_property
 from typing import Any
 
 import numpy as np
@@ -30,8 +31,9 @@ Float64 = npt.NDArray[np.float64]
 
 _INTERACTIONS = "Interactions are not computed on a GPU yet: the processor computes them."
 _C_NAMES = {np.dtype(np.float32): "float", np.dtype(np.float64): "double"}
-#: Columns of ranks that one block makes, and its rows.
-_RANK_COLUMNS, _RANK_ROWS = 16, 128
+#: Rows whose ranks one block makes, and columns: few of them if there are few rows, so that no processor is
+#: idle.
+_RANK_ROWS, _RANK_COLUMNS, _MANY_ROWS = 128, (2, 16), 1 << 15
 #: Rows and columns of values that one block transposes.
 _TILE = 32
 #: What the states of splits that are not in registers may take.
@@ -41,8 +43,9 @@ _DEEP_BYTES = 1 << 28
 class DeviceEngine:
     """The values of a program's index on a device; see `Engine`.
 
-    ``processor`` explains the same on this machine. It does what the device does not, and rows in ordinary memory that
-    are fewer than ``min_work``, which is rows times leaves: for these the device would take longer.
+    ``processor`` explains the same on this machine. It does what the device does not, and rows in ordinary
+    memory that are fewer than ``min_work``, which is rows times leaves: for these the device would take
+    longer.
     """
 
     #: As a share of the largest value of a row. Sums over trees are exact, so this does not grow with them.
@@ -51,13 +54,9 @@ class DeviceEngine:
     def __init__(self, processor: ValueEngine, device: Device, *, min_work: int = 0) -> None:
         self.program, self.device = processor.program, device
         self.n_players, self.n_outputs = processor.n_players, processor.n_outputs
-        program, ensemble = self.program, self.program.ensemble
         self._processor, self._min_work, self._has_said_so = processor, min_work, set[str]()
-        self._n_leaves = ensemble.n_leaves
-        self._row_dtype = ensemble.row_format.numpy_dtype
-        players = program.players
-        player = np.arange(ensemble.n_features, dtype=np.int32) if players is None else players.of_column
-        self._model = Model.of(ensemble, player, self.n_players, program.index)
+        self._n_leaves = self.program.ensemble.n_leaves
+        self._row_dtype = self.program.ensemble.row_format.numpy_dtype
         self._walks: dict[np.dtype[Any], _Walk] = {}
         self._lock = threading.Lock()
 
@@ -74,7 +73,8 @@ class DeviceEngine:
         n_jobs: int | None = None,
         progress: Tell | None = None,
     ) -> None:
-        """Write the values of ``rows`` to ``out``, (n_rows, n_players, n_outputs). Both may be on the device."""
+        """Write the values of ``rows`` to ``out``, (n_rows, n_players, n_outputs). Both may be on the
+        device."""
         if rows.dtype != self._row_dtype:
             raise TypeError(f"Rows must be {self._row_dtype}, got {rows.dtype}.")
         device = self.device
@@ -94,6 +94,14 @@ class DeviceEngine:
                 walk.explain(rows[start : start + n_at_once], out[start : start + n_at_once])
                 if progress is not None:
                     progress(min(1.0, (start + n_at_once) / len(rows)))
+
+    @cached_property
+    def _model(self) -> Model:
+        program, ensemble = self.program, self.program.ensemble
+        player = np.arange(ensemble.n_features, dtype=np.int32)
+        if program.players is not None:
+            player = program.players.of_column
+        return Model.of(ensemble, player, self.n_players, program.index)
 
     def _walk(self, dtype: np.dtype[Any]) -> _Walk:
         with self._lock:
@@ -148,9 +156,7 @@ class _Stage:
 class _Walk:
     """All launches of a model for one floating-point type, on the device."""
 
-    def __init__(
-        self, model: Model, device: Device, dtype: np.dtype[Any], row_dtype: np.dtype[Any]
-    ) -> None:
+    def __init__(self, model: Model, device: Device, dtype: np.dtype[Any], row_dtype: np.dtype[Any]) -> None:
         self.model, self.device, self.dtype = model, device, dtype
         self.n_limbs = 2 if dtype == np.float64 or model.is_wild else 1
         put = device.arrays.asarray
@@ -188,7 +194,8 @@ class _Walk:
         pitch = -(-max([n_rows, *(-(-n_rows // tile) * tile for tile in tiles)]) // 64) * 64
         ranks = xp.empty((self._n_columns, pitch), dtype=np.uint8)
         totals = xp.zeros((self.n_limbs, n_outputs, n_players, pitch), dtype=np.int64)
-        n_blocks = -(-pitch // _RANK_ROWS) * -(-self._n_columns // _RANK_COLUMNS)
+        n_at_once = _RANK_COLUMNS[pitch >= _MANY_ROWS]
+        n_blocks = -(-pitch // _RANK_ROWS) * -(-self._n_columns // n_at_once)
         if self._stages:
             self._ranks.launch(
                 n_blocks,
@@ -199,7 +206,7 @@ class _Walk:
                 n_features,
                 self._columns,
                 self._n_columns,
-                _RANK_COLUMNS,
+                n_at_once,
                 self._keys,
                 ranks,
                 pitch,
@@ -275,7 +282,9 @@ class _Walk:
         per_block = n_deep * 2 * stage.rows_per_thread * len(launch.points.t) * shape.n_threads
         n_blocks = min(n_tiles * len(spans), at_once)
         if per_block or shape.room_bytes:
-            n_blocks = max(1, min(n_blocks, _DEEP_BYTES // (per_block * self.dtype.itemsize + shape.room_bytes)))
+            n_blocks = max(
+                1, min(n_blocks, _DEEP_BYTES // (per_block * self.dtype.itemsize + shape.room_bytes))
+            )
         deep = xp.empty(max(1, n_blocks * per_block), dtype=self.dtype)
         room = xp.empty(max(1, n_blocks * shape.room_bytes), dtype=np.uint8)
         stage.kernel.launch(

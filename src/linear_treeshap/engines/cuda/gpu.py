@@ -1,7 +1,8 @@
-"""A GPU of NVIDIA's, through CuPy, which compiles the kernels when they are first needed and keeps them on disk.
+"""A GPU of NVIDIA's, through CuPy, which compiles the kernels when they are first needed and keeps them on
+disk.
 
-Work goes to the caller's current stream. Rows in ordinary memory come in blocks through memory that the GPU reads by
-itself, so that copying, both ways, goes on while other blocks are computed.
+Work goes to the caller's current stream. Rows in ordinary memory come in blocks through memory that the GPU
+reads by itself, so that copying, both ways, goes on while other blocks are computed.
 """
 
 from __future__ import annotations
@@ -12,6 +13,7 @@ from collections.abc import Callable, Mapping
 from concurrent.futures import ThreadPoolExecutor
 from contextlib import AbstractContextManager
 from functools import cache
+from itertools import pairwise
 from typing import Any
 
 import numpy as np
@@ -37,7 +39,9 @@ def gpu_number(device: str) -> int | None:
     """The number of a GPU that was asked for as "cuda" or "cuda:1"; None for the current one."""
     match = re.fullmatch(r"cuda(?::(\d+))?", device)
     if match is None:
-        raise InputError(f"device must be 'cpu', 'cuda', 'cuda:1' or another number, or 'auto', got {device!r}.")
+        raise InputError(
+            f"device must be 'cpu', 'cuda', 'cuda:1' or another number, or 'auto', got {device!r}."
+        )
     return None if match[1] is None else int(match[1])
 
 
@@ -63,8 +67,8 @@ def _cupy(device: str) -> Any:
         import cupy
     except ImportError as error:
         raise MissingDependencyError(
-            f"device={device!r} needs CuPy: pip install 'linear-treeshap[cuda13]', or 'linear-treeshap[cuda12]' for "
-            f"drivers that know CUDA 12 and not 13 (nvidia-smi says which)."
+            f"device={device!r} needs CuPy: pip install 'linear-treeshap[cuda13]', or "
+            f"'linear-treeshap[cuda12]' where the driver knows CUDA 12 and not 13 (nvidia-smi says which)."
         ) from error
     return cupy
 
@@ -120,7 +124,9 @@ class Gpu:
         n_threads = min(_COPY_THREADS, available_cpus()) if n_rows > n_at_once else 1
         with ThreadPoolExecutor(n_threads) as pool:
             copy = _Copy(pool, n_threads)
-            lanes = [_Lane(self, rows, out, n_at_once, copy) for _ in range(min(_N_LANES, -(-n_rows // n_at_once)))]
+            lanes = [
+                _Lane(self, rows, out, n_at_once, copy) for _ in range(min(_N_LANES, -(-n_rows // n_at_once)))
+            ]
             try:
                 for number, start in enumerate(range(0, n_rows, n_at_once)):
                     lanes[number % len(lanes)].take(start, explain)
@@ -146,7 +152,7 @@ class _Copy:
             np.copyto(to, source)
             return
         edges = np.linspace(0, len(to), self._n_threads + 1).astype(int)
-        parts = [slice(a, b) for a, b in zip(edges[:-1], edges[1:], strict=True)]
+        parts = [slice(a, b) for a, b in pairwise(edges)]
         list(self._pool.map(lambda part: np.copyto(to[part], source[part]), parts))
 
 
@@ -192,7 +198,9 @@ class _Lane:
         """Can the GPU read and write it by itself?"""
         if not isinstance(array, np.ndarray):
             return True
-        return bool(array.flags.c_contiguous) and self._runtime.pointerGetAttributes(array.ctypes.data).type == 1
+        return (
+            bool(array.flags.c_contiguous) and self._runtime.pointerGetAttributes(array.ctypes.data).type == 1
+        )
 
     def _move(self, to: Any, source: Any) -> None:
         def address(array: Any) -> int:

@@ -1,9 +1,9 @@
 """Ensemble, players and index → what the kernels are given: launches, each with a stream and its tables.
 
-Trees that need as many points of the rule as each other are walked by one launch; rules of many points are walked in
-parts, because values are sums over points. Within a launch, trees that share a table of players and columns are a
-group, and a chunk is what is summed in the walk's own floating-point type before it is added to the totals. None of
-this depends on the rows or on the device, so bits do not either.
+Trees that need as many points of the rule as each other are walked by one launch; rules of many points are
+walked in parts, because values are sums over points. Within a launch, trees that share a table of players and
+columns are a group, and a chunk is what is summed in the walk's own floating-point type before it is added to
+the totals. None of this depends on the rows or on the device, so bits do not either.
 """
 
 from __future__ import annotations
@@ -28,18 +28,19 @@ _END = 2.0**-64
 
 Int64 = npt.NDArray[np.int64]
 
-#: Bytes of shared memory that the values and ranks of one row may take, so that a block has rows enough. Trees that
-#: need more are cut in parts; a path that does has its own launch.
+#: Bytes of shared memory that the values and ranks of one row may take, so that a block has rows enough.
+#: Trees that need more are cut in parts; a path that does has its own launch.
 _ROW_BYTES = 1024
 #: Leaves of one tree, so that few rows find work for many blocks.
 _TREE_LEAVES = 4096
 #: Trees and leaves whose values are summed in float32 before they are added to whole numbers.
-_CHUNK_TREES, _CHUNK_LEAVES = 16, 1024
+_CHUNK_TREES, _CHUNK_LEAVES = 8, 512
 #: Points that are walked at once: beyond these their state is not in registers.
 _MAX_POINTS = 8
 #: Trees with fewer leaves than this share of all are walked with some points more than they need.
 _FEW_LEAVES = 0.25
-#: Leaves whose largest is this much larger than their mean are rare and huge: one limb has no digits for the others.
+#: Leaves whose largest is this much larger than their mean are rare and huge: one limb has no digits for the
+#: others.
 _WILD = 2.0**24
 #: Bits of a total below the sum of the largest leaf of each tree, and some above it.
 _TOTAL_BITS = 60
@@ -79,7 +80,8 @@ class Model:
 
     @property
     def total_bits(self) -> int:
-        """The power of two that totals are multiplied by: fewer if the weights of the rule do not add up to one."""
+        """The power of two that totals are multiplied by: fewer if the weights of the rule do not add up to
+        one."""
         most = max((int(t.n_path_players.max(initial=1)) for t in self.outputs), default=1)
         weights = self.index.rule(most)[2]
         return _TOTAL_BITS - max(0, int(np.ceil(np.log2(max(np.abs(weights).sum(), 1.0)))))
@@ -108,7 +110,7 @@ def _is_wild(trees: Trees) -> bool:
         reach[trees.left[inner]] = reach[inner] * trees.w_left[inner]
         reach[trees.right[inner]] = reach[inner] * trees.w_right[inner]
     typical = float((reach * np.abs(trees.value))[trees.is_leaf].sum())
-    return not 1 <= _WILD * typical
+    return not _WILD * typical >= 1
 
 
 def _is_too_large(trees: Trees, nodes: Int64, item: int) -> bool:
@@ -146,7 +148,8 @@ def _classes(trees: Trees, index: Index) -> Iterator[tuple[Points, Int64]]:
 
 
 def _rounded(n_points: int) -> int:
-    """Few numbers of points, so that few kernels are compiled: 1 to 6, 8, 10, 12, and whole parts of eight."""
+    """Few numbers of points, so that few kernels are compiled: 1 to 6, 8, 10, 12, and whole parts of
+    eight."""
     if n_points <= 6:
         return n_points
     if n_points in (9, 10, 11, 12):
@@ -208,9 +211,7 @@ class _Draft:
             own = inner[nodes]
             its_players = set(trees.player[nodes][own].tolist())
             its_columns = set(trees.column[nodes][own].tolist())
-            n_bytes = _row_bytes(
-                len(players | its_players), len(columns | its_columns), self.dtype.itemsize
-            )
+            n_bytes = _row_bytes(len(players | its_players), len(columns | its_columns), self.dtype.itemsize)
             if tree > begin and n_bytes > _ROW_BYTES:
                 yield np.arange(begin, tree)
                 players, columns, begin = set(), set(), tree

@@ -16,6 +16,7 @@ typedef unsigned char Rank;
 #define DEVICE __device__ __forceinline__
 #define UNROLL _Pragma("unroll")
 #define UNROLL_4 _Pragma("unroll 4")
+#define KEEP_LOOP _Pragma("unroll 1")
 #define EACH_THREAD for (unsigned thread = threadIdx.x, once = 1; once; once = 0)
 #define SYNC __syncthreads()
 #define PER_THREAD(type, name) type name
@@ -68,6 +69,7 @@ inline thread_local Grid grid;
 #define DEVICE inline
 #define UNROLL
 #define UNROLL_4
+#define KEEP_LOOP
 #define EACH_THREAD for (unsigned thread = 0; thread < grid.n_threads; ++thread)
 #define SYNC
 #define PER_THREAD(type, name) std::vector<type> name(grid.n_threads)

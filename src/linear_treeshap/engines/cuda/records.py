@@ -1,10 +1,11 @@
 """Trees → the stream of records that `walk.cu` walks.
 
-A record is some vectors of four words; a word is as wide as the floating-point type of the walk, and holds one such
-number or a whole one. A tree is a root record and then its nodes from left to right: a leaf; a pair, twig or branch
-with all that is below it (`Kind`); or a split as three records, before its left side, between both sides, and after
-its right side. Splits of a player that is new on the path need no numbers but cover ratios; those of a player that is
-not have tau for each point of the rule beside them. Conditions are a column and the last rank that goes left.
+A record is some vectors of four words; a word is as wide as the floating-point type of the walk, and holds
+one such number or a whole one. A tree is a root record and then its nodes from left to right: a leaf; a pair,
+twig or branch with all that is below it (`Kind`); or a split as three records, before its left side, between
+both sides, and after its right side. Splits of a player that is new on the path need no numbers but cover
+ratios; those of a player that is not have tau for each point of the rule beside them. Conditions are a column
+and the last rank that goes left.
 """
 
 from __future__ import annotations
@@ -52,7 +53,8 @@ class Records:
     tree_starts: Int64  # (n_trees + 1,) the word at which each tree begins
 
     def in_pieces(self, trees: list[int]) -> tuple[npt.NDArray[Any], Int64, Int64]:
-        """Words, the word at which each piece begins, and the first piece of each chunk, with the ends of all.
+        """Words, the word at which each piece begins, and the first piece of each chunk, with the ends of
+        all.
 
         A chunk ends before each of these ``trees``. A piece ends with a record that says so.
         """
@@ -129,7 +131,8 @@ class _Page:
         self.trees, self.points = trees, points
         self.real = np.dtype(dtype)
         self.words = np.zeros(n_words, dtype=np.uint32 if self.real.itemsize == 4 else np.uint64)
-        # Leaves stand for splits where something is smaller than its record: all their numbers are zeros then.
+        # Leaves stand for splits where something is smaller than its record: all their numbers are zeros
+        # then.
         self.player = np.where(trees.is_leaf, 0, player[trees.player])
         self.condition = np.where(trees.is_leaf, 0, column[trees.column] << 8 | trees.last)
         self.left_of_mean = trees.mean[trees.left] - trees.mean

@@ -1,7 +1,8 @@
 """Ensemble → the trees of one output, and what the walk has to know about each of their nodes.
 
-In come trees, players and conditions; out come flat arrays over nodes. Leaf values are divided by a power of two, so
-that those of all trees together stay within one; trees of a single leaf are left out, because nobody gets anything.
+In come trees, players and conditions; out come flat arrays over nodes. Leaf values are divided by a power of
+two, so that those of all trees together stay within one; trees of a single leaf are left out, because nobody
+gets anything.
 """
 
 from __future__ import annotations
@@ -35,7 +36,8 @@ class Kind:
 
 @dataclass(frozen=True, eq=False)
 class Trees:
-    """Nodes of trees, one after another. At a leaf both children are the leaf itself, and weigh a half each."""
+    """Nodes of trees, one after another. At a leaf both children are the leaf itself, and weigh a half
+    each."""
 
     first: Int64  # (n_trees + 1,) each tree's root, and the number of nodes
     left: Int64
@@ -97,7 +99,7 @@ class Trees:
 
     @cached_property
     def is_leaf(self) -> Bool:
-        return self.left == np.arange(len(self.left))
+        return np.asarray(self.left == np.arange(len(self.left)))
 
     @cached_property
     def n_leaves(self) -> Int64:
@@ -121,7 +123,7 @@ class Trees:
     @cached_property
     def mean(self) -> Float64:
         """(n_nodes,) of the leaves below, as the training rows were."""
-        mean = self.value.copy()
+        mean: Float64 = self.value.copy()
         for nodes in self._splits_upwards():
             left, right = self.left[nodes], self.right[nodes]
             mean[nodes] = self.w_left[nodes] * mean[left] + self.w_right[nodes] * mean[right]
@@ -201,8 +203,8 @@ class Trees:
 
     @cached_property
     def slot(self) -> Int64:
-        """(n_nodes,) where a split keeps its state: no other split on a path has the same, the lowest have the
-        smallest. -1 at all that is no split."""
+        """(n_nodes,) where a split keeps its state: no other split on a path has the same, the lowest have
+        the smallest. -1 at all that is no split."""
         slot = np.full(len(self.left), -1, dtype=np.int64)
         for nodes in self._splits_upwards():
             nodes = nodes[self.kind[nodes] == Kind.SPLIT]
@@ -216,8 +218,9 @@ class Trees:
         return self._kept(np.isin(self.tree, trees))
 
     def cut(self, is_too_large: Any) -> Trees:
-        """Trees that are too large become several, each with some of the leaves' values and zeros for the others:
-        values are sums over leaves. ``is_too_large`` is asked about the numbers of the nodes of a tree.
+        """Trees that are too large become several, each with some of the leaves' values and zeros for the
+        others: values are sums over leaves. ``is_too_large`` is asked about the numbers of the nodes of a
+        tree.
         """
         parts: list[Trees] = []
         small = []
@@ -287,12 +290,13 @@ class Trees:
             moved[self.right[kept]],
             np.where(parent < 0, -1, moved[parent]),
             self.is_right[kept],
-            *(getattr(self, name)[kept] for name in _NUMBERS),
             exponent=self.exponent,
+            **{name: getattr(self, name)[kept] for name in _NUMBERS},
         )
 
     def _in_range(self) -> Trees:
-        """The same trees, their values around zero where that changes nothing, and of a size near one in all."""
+        """The same trees, their values around zero where that changes nothing, and of a size near one in
+        all."""
         if self.n_trees == 0:
             return self
         shifted = self.value.copy()
@@ -300,8 +304,8 @@ class Trees:
         shifted = np.ldexp(shifted, -int(most))  # so that sums do not overflow
         gap = np.zeros(self.n_trees)
         np.maximum.at(gap, self.tree, np.abs(self.w_left + self.w_right - 1))
-        # What is added to all leaves of a tree is nobody's, if its cover ratios add up. Rounding is relative to
-        # what is left then.
+        # What is added to all leaves of a tree is nobody's, if its cover ratios add up. Rounding is relative
+        # to what is left then.
         middle = replace(self, value=shifted).mean[self.first[:-1]]
         shifted -= np.where(self.is_leaf & (gap <= _EXACT)[self.tree], middle[self.tree], 0.0)
         largest = np.zeros(self.n_trees)
@@ -329,6 +333,6 @@ def _joined(trees: list[Trees]) -> Trees:
         moved("right"),
         moved("parent"),
         np.concatenate([some.is_right for some in trees]),
-        *(np.concatenate([getattr(some, name) for some in trees]) for name in _NUMBERS),
         exponent=trees[0].exponent,
+        **{name: np.concatenate([getattr(some, name) for some in trees]) for name in _NUMBERS},
     )

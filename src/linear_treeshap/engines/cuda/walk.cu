@@ -212,9 +212,9 @@ template <bool REPEATED, class Slot> DEVICE void up(Lane& lane, const Context& a
         UNROLL
         for (int k = 0; k < POINTS; ++k) {
             const Real left = slot.G(r, k), right = lane.G[r][k];
-            const Real weight = slot.C(r, k) * kappa_of<REPEATED>(at, tau[k], c, k);
-            sum = fma(weight, fma(d_left, left, d_right * right), sum);
-            lane.G[r][k] = fma(fma(tau[k], d_left, head.z), left, fma(tau[k], d_right, head.w) * right);
+            const Real mean = fma(head.z, left, head.w * right), d = fma(d_left, left, d_right * right);
+            sum = fma(slot.C(r, k) * kappa_of<REPEATED>(at, tau[k], c, k), d, sum);
+            lane.G[r][k] = fma(tau[k], d, mean);
         }
         phi[0].of[r] = sum;
     }
@@ -350,59 +350,72 @@ template <bool SHARED_BY_SPLITS> DEVICE void branch(Lane& lane, const Context& a
 
 // -- the stream ----------------------------------------------------------------------------------------------------------
 
-/// A leaf, or what is walked with all that is below it; returns where the next record is.
-DEVICE const Vector* bottom(Lane& lane, const Context& at, const Vector* record, unsigned op) {
-    switch (op) {
-    case BRANCH: branch<false>(lane, at, record); return record + 10;
-    case BRANCH_SHARED: branch<true>(lane, at, record); return record + 10;
-    case TWIG: twig<false>(lane, at, record); return record + 4;
-    case TWIG_SHARED: twig<true>(lane, at, record); return record + 4;
-    case PAIR: pair<false>(lane, at, record); return record + 2;
-    case PAIR_REPEATED: pair<true>(lane, at, record); return record + 2 + TAU_VECTORS;
+/// Where the walk is. The head of the next record is read before a record is walked, so that nobody waits for it.
+struct Reader {
+    const Vector* record;
+    unsigned head;
+
+    DEVICE explicit Reader(const Vector* first) : record(first), head(bits(first->x)) {}
+    DEVICE unsigned op() const { return head & 255; }
+    DEVICE const Vector* pass(int n_vectors) {
+        const Vector* passed = record;
+        record += n_vectors;
+        head = bits(record->x);
+        return passed;
+    }
+};
+
+/// A leaf, or what is walked with all that is below it.
+DEVICE void bottom(Lane& lane, const Context& at, Reader& reader) {
+    switch (reader.op()) {
+    case BRANCH: branch<false>(lane, at, reader.pass(10)); return;
+    case BRANCH_SHARED: branch<true>(lane, at, reader.pass(10)); return;
+    case TWIG: twig<false>(lane, at, reader.pass(4)); return;
+    case TWIG_SHARED: twig<true>(lane, at, reader.pass(4)); return;
+    case PAIR: pair<false>(lane, at, reader.pass(2)); return;
+    case PAIR_REPEATED: pair<true>(lane, at, reader.pass(2 + TAU_VECTORS)); return;
     default: break;
     }
-    const Real value = record[0].y;
+    const Real value = reader.pass(1)->y;
     UNROLL
     for (int r = 0; r < ROWS; ++r) {
         UNROLL
         for (int k = 0; k < POINTS; ++k) lane.G[r][k] = value;
     }
-    return record + 1;
 }
 
 /// One of the three records of a split.
 template <class Slot>
-DEVICE const Vector* split(Lane& lane, const Context& at, const Vector* record, unsigned which, const Slot slot) {
+DEVICE void split(Lane& lane, const Context& at, Reader& reader, unsigned which, const Slot slot) {
     switch (which) {
-    case 0: down<false>(lane, at, record, slot); return record + 1;
-    case 1: down<true>(lane, at, record, slot); return record + 1 + TAU_VECTORS;
-    case 2: middle<false>(lane, at, record, slot); return record + 1;
-    case 3: middle<true>(lane, at, record, slot); return record + 1 + TAU_VECTORS;
-    case 4: up<false>(lane, at, record, slot); return record + 1;
-    default: up<true>(lane, at, record, slot); return record + 2 + TAU_VECTORS;
+    case 0: down<false>(lane, at, reader.pass(1), slot); return;
+    case 1: down<true>(lane, at, reader.pass(1 + TAU_VECTORS), slot); return;
+    case 2: middle<false>(lane, at, reader.pass(1), slot); return;
+    case 3: middle<true>(lane, at, reader.pass(1 + TAU_VECTORS), slot); return;
+    case 4: up<false>(lane, at, reader.pass(1), slot); return;
+    default: up<true>(lane, at, reader.pass(2 + TAU_VECTORS), slot); return;
     }
 }
 
 /// All records of a piece of the stream. A split of two bottoms, which is slot 0, is walked at once: its bottoms do not
 /// come back to the top of the loop, and there is one copy of their code for all.
-DEVICE void walk_piece(Lane& lane, const Context& at, const Vector* record) {
+DEVICE void walk_piece(Lane& lane, const Context& at, const Vector* first) {
+    Reader reader(first);
     for (;;) {
-        const unsigned head = bits(record[0].x);
-        unsigned op = head & 255;
-        const bool is_fork = op == FIRST_OF_SLOTS || op == FIRST_OF_SLOTS + 1, is_repeated = op != FIRST_OF_SLOTS;
+        const unsigned op = reader.op();
         switch (op) {
         case END: return;
         case ROOT:
+            reader.pass(1);
             UNROLL
             for (int r = 0; r < ROWS; ++r) {
                 UNROLL
                 for (int k = 0; k < POINTS; ++k) lane.C[r][k] = at.weights[k];
             }
-            ++record;
             continue;
-        case DEEP: record = split(lane, at, record, head >> 8 & 7, InMemory{at, head >> 11}); continue;
+        case DEEP: split(lane, at, reader, reader.head >> 8 & 7, InMemory{at, reader.head >> 11}); continue;
 #define SPLIT_CASE(slot, which)                                                                                        \
-    case FIRST_OF_SLOTS + 6 * slot + which: record = split(lane, at, record, which, InRegisters<slot>{lane}); continue;
+    case FIRST_OF_SLOTS + 6 * slot + which: split(lane, at, reader, which, InRegisters<slot>{lane}); continue;
 #define SPLIT_CASES(slot)                                                                                              \
     SPLIT_CASE(slot, 0)                                                                                                \
     SPLIT_CASE(slot, 1)                                                                                                \
@@ -425,16 +438,14 @@ DEVICE void walk_piece(Lane& lane, const Context& at, const Vector* record) {
         default: break;
         }
         const InRegisters<0> slot{lane};
-        if (is_fork) {
-            record = split(lane, at, record, is_repeated, slot);
-            op = bits(record[0].x) & 255;
-        }
+        const bool is_fork = op == FIRST_OF_SLOTS || op == FIRST_OF_SLOTS + 1, is_repeated = op != FIRST_OF_SLOTS;
+        if (is_fork) split(lane, at, reader, is_repeated, slot);
+        KEEP_LOOP
         for (int side = 0;; ++side) {
-            record = bottom(lane, at, record, op);
+            bottom(lane, at, reader);
             if (!is_fork) break;
-            record = split(lane, at, record, 2 + 2 * side + is_repeated, slot);
+            split(lane, at, reader, 2 + 2 * side + is_repeated, slot);
             if (side) break;
-            op = bits(record[0].x) & 255;
         }
     }
 }
