@@ -8,6 +8,7 @@ from typing import Any
 
 import numpy as np
 import numpy.typing as npt
+from devices import DEVICES, device_engine
 from strategies import copies, random_ensemble, random_rows
 
 from linear_treeshap import oracle
@@ -46,6 +47,8 @@ class Kind:
     n_background: int = 1
     #: Rows that keep it busy for longer than it goes without looking up.
     n_long: int = 4_000
+    #: Is float32 output the float64 output, rounded? Else it is as close as the engine says.
+    rounds_float32: bool = True
     #: (ensemble, row, background) → the same by the definition, in fractions.
     definition: Callable[[TreeEnsemble, Rows, Background], Any] | None = None
 
@@ -80,6 +83,14 @@ def _probabilities(ensemble: TreeEnsemble, background: Background, kernel: str |
     return Case(engine.values, (engine.n_players, engine.n_outputs))
 
 
+def _on_device(name: str) -> Callable[[TreeEnsemble, Background, str | None], Case]:
+    def make(ensemble: TreeEnsemble, background: Background, kernel: str | None) -> Case:
+        engine = device_engine(ensemble, DEVICES[name](), kernel=kernel)
+        return Case(engine.values, (engine.n_players, engine.n_outputs))
+
+    return make
+
+
 def _mean(background: Background) -> dict[str, Any]:
     weights = None if background.weights is None else background.weights.tolist()
     return {"background": background.rows, "background_weights": weights}
@@ -111,6 +122,14 @@ CASES = {
         definition=lambda e, x, b: oracle.interaction_values(e, x, by="leaves", **_mean(b)),
     ),
     "probabilities": Kind(_probabilities, n_background=40),
+    **{
+        f"values on {name}": Kind(
+            _on_device(name),
+            rounds_float32=False,
+            definition=lambda e, x, b: oracle.shapley_values(e, x, by="leaves"),
+        )
+        for name in DEVICES
+    },
 }
 
 

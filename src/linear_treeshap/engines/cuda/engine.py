@@ -36,6 +36,8 @@ _C_NAMES = {np.dtype(np.float32): "float", np.dtype(np.float64): "double"}
 _RANK_ROWS, _RANK_COLUMNS, _MANY_ROWS = 128, (2, 16), 1 << 15
 #: Rows and columns of values that one block transposes.
 _TILE = 32
+#: Threads of a block, by the bytes of a number: more have too few registers for what they know.
+_MAX_THREADS = {4: 512, 8: 256}
 #: What the states of splits that are not in registers may take.
 _DEEP_BYTES = 1 << 28
 
@@ -104,10 +106,12 @@ class DeviceEngine:
         return Model.of(ensemble, player, self.n_players, program.index)
 
     def _walk(self, dtype: np.dtype[Any]) -> _Walk:
-        with self._lock:
-            if dtype not in self._walks:
-                self._walks[dtype] = _Walk(self._model, self.device, np.dtype(dtype), self._row_dtype)
-            return self._walks[dtype]
+        walk = self._walks.get(dtype)
+        if walk is None:  # the lock is held by those who compile only: a child that forks meanwhile may explain
+            with self._lock:
+                walk = self._walks.get(dtype) or _Walk(self._model, self.device, dtype, self._row_dtype)
+                self._walks[dtype] = walk
+        return walk
 
     # -- what the processor does -----------------------------------------------------------------------------
 
@@ -143,7 +147,6 @@ class _Stage:
     """A launch on the device, with the kernel that walks it."""
 
     launch: Launch
-    rows_per_thread: int
     max_threads: int
     is_spilled: bool
     n_register_slots: int
@@ -165,7 +168,6 @@ class _Walk:
         self._n_columns = len(conditions.columns)
         self._keys = put(conditions.keys)
         bits = model.total_bits
-        self._scale = put(np.array([2.0**bits]))
         exponents = np.array([trees.exponent for trees in model.outputs]) - bits
         halves = np.stack([exponents // 2, exponents - exponents // 2], axis=1)
         self._scales = put(np.ldexp(1.0, halves))
@@ -173,10 +175,7 @@ class _Walk:
         self._finish = device.kernel(
             "totals.cu", "totals_to_values", {"VALUE": _C_NAMES[dtype], "LIMBS": self.n_limbs}
         )
-        item = dtype.itemsize
-        self._stages = [
-            self._stage(launch) for launch in model.launches(dtype, lambda n: _register_slots(n, item))
-        ]
+        self._stages = [self._stage(launch) for launch in model.launches(dtype, _register_slots)]
         self._work = sum(len(stage.launch.words) * len(stage.launch.points.t) for stage in self._stages) // 16
 
     def rows_at_once(self, row_dtype: np.dtype[Any]) -> int:
@@ -190,7 +189,7 @@ class _Walk:
         n_rows, n_features = rows.shape
         n_players, n_outputs = self.model.n_players, len(self.model.outputs)
         shapes = [self._shape(stage, n_rows) for stage in self._stages]
-        tiles = [shape.n_threads * s.rows_per_thread for s, shape in zip(self._stages, shapes, strict=True)]
+        tiles = [shape.n_threads for shape in shapes]
         pitch = -(-max([n_rows, *(-(-n_rows // tile) * tile for tile in tiles)]) // 64) * 64
         ranks = xp.empty((self._n_columns, pitch), dtype=np.uint8)
         totals = xp.zeros((self.n_limbs, n_outputs, n_players, pitch), dtype=np.int64)
@@ -220,17 +219,16 @@ class _Walk:
         )
 
     def _stage(self, launch: Launch) -> _Stage:
-        n_points, item = len(launch.points.t), self.dtype.itemsize
-        rows_per_thread, max_threads = _rows_and_threads(n_points, item)
-        is_spilled = 32 * rows_per_thread * launch.row_bytes + 2 * STREAM_BYTES > self.device.max_shared
+        n_points, item = len(launch.points.t), launch.dtype.itemsize
+        max_threads = _MAX_THREADS[item]
+        is_spilled = 32 * launch.row_bytes + 2 * STREAM_BYTES > self.device.max_shared
         n_register_slots = _register_slots(n_points, item)
         kernel = self.device.kernel(
             "walk.cu",
             "walk",
             {
-                "REAL": _C_NAMES[self.dtype],
+                "REAL": _C_NAMES[launch.dtype],
                 "POINTS": n_points,
-                "ROWS": rows_per_thread,
                 "REGISTER_SLOTS": n_register_slots,
                 "MASKS": 1 << max(0, (launch.n_slots - 1) // 32).bit_length(),
                 "LIMBS": self.n_limbs,
@@ -240,10 +238,10 @@ class _Walk:
         )
         put = self.device.arrays.asarray
         points = launch.points
-        rule = np.concatenate([points.weights, points.t, 1 / points.t]).astype(self.dtype)
+        scale = [2.0**self.model.total_bits]
+        rule = np.concatenate([points.weights, points.t, 1 / points.t, scale]).astype(launch.dtype)
         return _Stage(
             launch,
-            rows_per_thread,
             max_threads,
             is_spilled,
             n_register_slots,
@@ -254,20 +252,20 @@ class _Walk:
 
     def _shape(self, stage: _Stage, n_rows: int) -> _Shape:
         """Tiles as large as there is room for, but for few rows, which should not leave the device idle."""
-        row_bytes, per_thread = stage.launch.row_bytes, stage.rows_per_thread
+        row_bytes = stage.launch.row_bytes
         n_threads = stage.max_threads
         if not stage.is_spilled:
             room = self.device.max_shared - 2 * STREAM_BYTES
-            n_threads = min(n_threads, room // (row_bytes * per_thread) // 32 * 32)
+            n_threads = min(n_threads, room // row_bytes // 32 * 32)
         n_chunks = len(stage.launch.pieces) - 1
         while n_threads > 64:
-            n_tiles = -(-n_rows // (n_threads * per_thread))
-            n_bytes = n_threads * per_thread * row_bytes + 2 * STREAM_BYTES
+            n_tiles = -(-n_rows // n_threads)
+            n_bytes = n_threads * row_bytes + 2 * STREAM_BYTES
             n_blocks = stage.kernel.blocks_at_once(n_threads, 0 if stage.is_spilled else n_bytes)
             if n_tiles * n_chunks >= n_blocks:
                 break
             n_threads = n_threads // 2 // 32 * 32
-        n_bytes = n_threads * per_thread * row_bytes
+        n_bytes = n_threads * row_bytes
         if stage.is_spilled:
             return _Shape(n_threads, 2 * STREAM_BYTES, -(-n_bytes // 16) * 16)
         return _Shape(n_threads, 2 * STREAM_BYTES + n_bytes, 0)
@@ -279,13 +277,13 @@ class _Walk:
         at_once = stage.kernel.blocks_at_once(shape.n_threads, shape.n_shared)
         spans = self._spans(stage, n_tiles, at_once)
         n_deep = max(0, launch.n_slots - stage.n_register_slots)
-        per_block = n_deep * 2 * stage.rows_per_thread * len(launch.points.t) * shape.n_threads
+        per_block = n_deep * 2 * len(launch.points.t) * shape.n_threads
         n_blocks = min(n_tiles * len(spans), at_once)
         if per_block or shape.room_bytes:
             n_blocks = max(
-                1, min(n_blocks, _DEEP_BYTES // (per_block * self.dtype.itemsize + shape.room_bytes))
+                1, min(n_blocks, _DEEP_BYTES // (per_block * launch.dtype.itemsize + shape.room_bytes))
             )
-        deep = xp.empty(max(1, n_blocks * per_block), dtype=self.dtype)
+        deep = xp.empty(max(1, n_blocks * per_block), dtype=launch.dtype)
         room = xp.empty(max(1, n_blocks * shape.room_bytes), dtype=np.uint8)
         stage.kernel.launch(
             n_blocks,
@@ -295,7 +293,6 @@ class _Walk:
             spans,
             len(spans),
             *stage.places,
-            self._scale,
             ranks,
             pitch,
             n_tiles,
@@ -331,15 +328,7 @@ def _cut_spans(launch: Launch, n_spans: int) -> npt.NDArray[np.int32]:
     return np.stack([group, edges[:-1], edges[1:]], axis=1).astype(np.int32)
 
 
-def _rows_and_threads(n_points: int, item: int) -> tuple[int, int]:
-    """Rows of a thread, and threads of a block: two rows hide each other's latency while registers last."""
-    if item == 8:
-        return (1, 256)
-    return (2, 256) if n_points <= 4 else (1, 512)
-
-
 def _register_slots(n_points: int, item: int) -> int:
-    """How many splits have their state in registers: the more of them, the fewer rows at a time."""
-    rows, n_threads = _rows_and_threads(n_points, item)
-    n_registers = 80 if n_threads == 256 else 48
-    return int(np.clip(n_registers // (2 * rows * n_points * item // 4), 1, 5))
+    """How many splits have their state in registers, of which a thread has a share."""
+    n_registers = {4: 48, 8: 96}[item]
+    return int(np.clip(n_registers // (2 * n_points * item // 4), 1, 5))

@@ -33,8 +33,10 @@ Int64 = npt.NDArray[np.int64]
 _ROW_BYTES = 1024
 #: Leaves of one tree, so that few rows find work for many blocks.
 _TREE_LEAVES = 4096
-#: Trees and leaves whose values are summed in float32 before they are added to whole numbers.
-_CHUNK_TREES, _CHUNK_LEAVES = 8, 512
+#: Trees and leaves whose values are summed in the type of the walk, by its bytes, before they are added to totals.
+_CHUNK = {4: (8, 512), 8: (16, 1024)}
+#: Trees that are deeper are walked in float64: each split of a path rounds, and so many would be seen in float32.
+_MAX_FLOAT32_SLOTS = 48
 #: Points that are walked at once: beyond these their state is not in registers.
 _MAX_POINTS = 8
 #: Trees with fewer leaves than this share of all are walked with some points more than they need.
@@ -51,6 +53,7 @@ class Launch:
     """What one launch walks."""
 
     points: Points
+    dtype: np.dtype[Any]  # of the walk
     words: npt.NDArray[Any]
     cuts: Int64  # (n_pieces + 1,) words
     pieces: Int64  # (n_chunks + 1,) the first piece of each chunk
@@ -86,18 +89,19 @@ class Model:
         weights = self.index.rule(most)[2]
         return _TOTAL_BITS - max(0, int(np.ceil(np.log2(max(np.abs(weights).sum(), 1.0)))))
 
-    def launches(self, dtype: npt.DTypeLike, n_register_slots: Callable[[int], int]) -> list[Launch]:
-        """``n_register_slots`` says how many for a number of points."""
-        item = np.dtype(dtype).itemsize
-        drafts: dict[tuple[bytes, bytes], _Draft] = {}
+    def launches(self, dtype: npt.DTypeLike, n_register_slots: Callable[[int, int], int]) -> list[Launch]:
+        """``n_register_slots`` says how many for a number of points, and the bytes of a number."""
+        drafts: dict[tuple[bytes, bytes, int], _Draft] = {}
         for output, trees in enumerate(self.outputs):
-            trees = trees.cut(lambda some, nodes: _is_too_large(some, nodes, item))
-            for points, members in _classes(trees, self.index):
-                for part in _parts(points):
-                    key = part.t.tobytes(), part.weights.tobytes()
-                    if key not in drafts:
-                        drafts[key] = _Draft(part, n_register_slots(len(part.t)), np.dtype(dtype))
-                    drafts[key].add(output, trees.some(members))
+            for some, real in _by_type(trees, np.dtype(dtype)):
+                item = real.itemsize
+                small = some.cut(lambda tree, nodes, item=item: _is_too_large(tree, nodes, item))
+                for points, members in _classes(small, self.index):
+                    for part in _parts(points):
+                        key = part.t.tobytes(), part.weights.tobytes(), item
+                        if key not in drafts:
+                            drafts[key] = _Draft(part, n_register_slots(len(part.t), item), real)
+                        drafts[key].add(output, small.some(members))
         return [draft.launch() for draft in drafts.values()]
 
 
@@ -111,6 +115,17 @@ def _is_wild(trees: Trees) -> bool:
         reach[trees.right[inner]] = reach[inner] * trees.w_right[inner]
     typical = float((reach * np.abs(trees.value))[trees.is_leaf].sum())
     return not _WILD * typical >= 1
+
+
+def _by_type(trees: Trees, dtype: np.dtype[Any]) -> Iterator[tuple[Trees, np.dtype[Any]]]:
+    """Trees, and the type in which they are walked."""
+    deep = np.unique(trees.tree[trees.slot >= _MAX_FLOAT32_SLOTS])
+    if dtype == np.float64 or not deep.size:
+        yield trees, dtype
+        return
+    yield trees.some(deep), np.dtype(np.float64)
+    if deep.size < trees.n_trees:
+        yield trees.some(np.setdiff1d(np.arange(trees.n_trees), deep)), dtype
 
 
 def _is_too_large(trees: Trees, nodes: Int64, item: int) -> bool:
@@ -228,7 +243,9 @@ class _Draft:
             n_register_slots=self.n_register_slots,
             dtype=self.dtype,
         )
-        words, cuts, pieces = records.in_pieces(list(_chunk_ends(trees.n_leaves)))
+        words, cuts, pieces = records.in_pieces(
+            list(_chunk_ends(trees.n_leaves, *_CHUNK[self.dtype.itemsize]))
+        )
         n_pieces = len(self.cuts) - 1
         self.cuts += (cuts[1:] + self.cuts[-1]).tolist()
         self.pieces += (pieces[1:] + n_pieces).tolist()
@@ -238,6 +255,7 @@ class _Draft:
     def launch(self) -> Launch:
         return Launch(
             self.points,
+            self.dtype,
             np.concatenate(self.words),
             np.array(self.cuts, dtype=np.int64),
             np.array(self.pieces, dtype=np.int64),
@@ -250,11 +268,11 @@ class _Draft:
         )
 
 
-def _chunk_ends(n_leaves: Int64) -> Iterator[int]:
+def _chunk_ends(n_leaves: Int64, max_trees: int, max_leaves: int) -> Iterator[int]:
     """Chunks end before these trees."""
     n_trees, total = 0, 0
     for tree, own in enumerate(n_leaves.tolist()):
-        if n_trees and (n_trees == _CHUNK_TREES or total + own > _CHUNK_LEAVES):
+        if n_trees and (n_trees == max_trees or total + own > max_leaves):
             yield tree
             n_trees, total = 0, 0
         n_trees, total = n_trees + 1, total + own

@@ -44,6 +44,7 @@ DEVICE unsigned bits(float x) { return __float_as_uint(x); }
 DEVICE unsigned bits(double x) { return (unsigned)__double_as_longlong(x); }
 DEVICE int all_bits(float x) { return __float_as_int(x); }
 DEVICE Int all_bits(double x) { return __double_as_longlong(x); }
+DEVICE Int nearest(float x) { return __float2ll_rn(x); }
 DEVICE Int nearest(double x) { return __double2ll_rn(x); }
 DEVICE void add_atomically(Int* to, Int x) { atomicAdd((unsigned long long*)to, (unsigned long long)x); }
 

@@ -274,6 +274,8 @@ class Trees:
             left=np.where(stub, own, self.left),
             right=np.where(stub, own, self.right),
             player=np.where(stub, -1, self.player),
+            column=np.where(stub, 0, self.column),
+            last=np.where(stub, 0, self.last),
             w_left=np.where(stub, 0.5, self.w_left),
             w_right=np.where(stub, 0.5, self.w_right),
             value=np.where(wanted, self.value, 0.0),

@@ -1,9 +1,9 @@
 // Ranks → totals: every row walks every tree, once for each point of the index's rule, and adds up its values.
 //
-// A thread has ROWS rows, a block has a tile of them, and all go through the same stream of records, which records.py
-// writes and explains. Compiled for: REAL, the type of the walk; POINTS; ROWS of a thread; REGISTER_SLOTS, splits whose
-// state is in registers, the others having theirs in `deep`; MASKS, words that hold a bit per slot; LIMBS of a total;
-// SPILLED, if what belongs in shared memory is too large for it.
+// A thread has a row, a block has a tile of them, and all go through the same stream of records, which records.py
+// writes and explains. Compiled for: REAL, the type of the walk; POINTS; REGISTER_SLOTS, splits whose state is in
+// registers, the others having theirs in `deep`; MASKS, words that hold a bit per slot; LIMBS of a total; SPILLED, if
+// what belongs in shared memory is too large for it; THREADS of a block, at most.
 //
 // With t the probability that another player is present, C the product of the factors of the edges above a node, and G
 // the sum over the leaves below it, of values times the factors from there on, a split of a player whose closest edge
@@ -13,7 +13,7 @@
 //     r_left = w_left + tau d_left,   r_right = w_right + tau d_right      (the factors of the edges)
 //     G = r_left G_left + r_right G_right
 //     phi += sum over points of kappa C (d_left G_left + d_right G_right),  kappa = c / (t + (1-t) c)^2
-// and C starts as the weights of the rule. Neither a cover ratio nor its complement is ever subtracted from one, so rare
+// and C starts as the weights of the rule. Neither side is found by subtracting the other one from the whole, so rare
 // leaves that are huge are right to the last digits. Below a node whose players are all new, everything is a polynomial
 // in t, and C enters by its moments only.
 //
@@ -45,50 +45,40 @@ enum Op {
 
 enum { TAU_VECTORS = (POINTS + 3) / 4 };
 
-/// Numbers of a thread's rows that are loaded and stored at once.
-template <class T> struct alignas(ROWS * sizeof(T)) OfRows {
-    T of[ROWS];
-};
-
-/// Where a thread's rows are, and the rule.
+/// Where a thread's row is, and the rule.
 struct Context {
-    Real* phi;          // (players, stride), of the thread's first row
+    Real* phi;          // (players, stride)
     const Rank* ranks;  // (columns, stride)
     unsigned stride;
-    Real* deep;  // (slots, 2, ROWS, POINTS, deep_stride)
+    Real* deep;  // (slots, 2, POINTS, deep_stride)
     Int deep_stride;
     const Real* weights;
     Real t[POINTS], one_over_t[POINTS];
 };
 
-/// What a thread knows of its rows on the way through a tree.
+/// What a thread knows of its row on the way through a tree.
 struct Lane {
-    Real C[ROWS][POINTS], G[ROWS][POINTS];
-    Real C_above[REGISTER_SLOTS][ROWS][POINTS], G_left[REGISTER_SLOTS][ROWS][POINTS];
-    unsigned went_left[ROWS][MASKS], held[ROWS][MASKS];  // a bit per slot; held: the edges above of the same player
+    Real C[POINTS], G[POINTS];
+    Real C_above[REGISTER_SLOTS][POINTS], G_left[REGISTER_SLOTS][POINTS];
+    unsigned went_left[MASKS], held[MASKS];  // a bit per slot; held: the edges above of the same player
 };
 
-DEVICE void read_ranks(const Context& at, unsigned condition, bool goes_left[ROWS]) {
-    const OfRows<Rank> ranks = *(const OfRows<Rank>*)(at.ranks + (condition >> 8) * at.stride);
-    UNROLL
-    for (int r = 0; r < ROWS; ++r) goes_left[r] = ranks.of[r] <= (condition & 255);
+DEVICE bool goes_left(const Context& at, unsigned condition) {
+    return at.ranks[(condition >> 8) * at.stride] <= (condition & 255);
 }
 
 /// Adds to the values of some players. If they are all different, all can be loaded before the first is stored.
 template <int N, bool SHARED_BY_SPLITS = false>
-DEVICE void add(const Context& at, const unsigned (&players)[N], const OfRows<Real> (&x)[N]) {
-    OfRows<Real> sum[N];
+DEVICE void add(const Context& at, const unsigned (&players)[N], const Real (&x)[N]) {
+    Real sum[N];
     UNROLL
     for (int i = 0; i < N; ++i) {
-        if (!SHARED_BY_SPLITS) sum[i] = *(const OfRows<Real>*)(at.phi + players[i] * at.stride);
+        if (!SHARED_BY_SPLITS) sum[i] = at.phi[players[i] * at.stride];
     }
     UNROLL
     for (int i = 0; i < N; ++i) {
-        OfRows<Real>& phi = *(OfRows<Real>*)(at.phi + players[i] * at.stride);
-        if (SHARED_BY_SPLITS) sum[i] = phi;
-        UNROLL
-        for (int r = 0; r < ROWS; ++r) sum[i].of[r] += x[i].of[r];
-        phi = sum[i];
+        if (SHARED_BY_SPLITS) sum[i] = at.phi[players[i] * at.stride];
+        at.phi[players[i] * at.stride] = sum[i] + x[i];
     }
 }
 
@@ -100,9 +90,9 @@ DEVICE void put(unsigned mask[MASKS], unsigned slot, bool is_set) {
 }
 
 /// Does the row satisfy the closest edge above of the same player, which leaves the split of a slot on one side?
-DEVICE bool holds(const Lane& lane, int r, unsigned edge) {
+DEVICE bool holds(const Lane& lane, unsigned edge) {
     const unsigned slot = edge >> 1;
-    return bit(lane.held[r], slot) && bit(lane.went_left[r], slot) != (edge & 1);
+    return bit(lane.held, slot) && bit(lane.went_left, slot) != (edge & 1);
 }
 
 /// tau of a split: the points themselves for a new player, else what the record says.
@@ -121,7 +111,7 @@ template <bool REPEATED> DEVICE void read_tau(const Context& at, const Vector* n
     }
 }
 
-/// kappa = (c / u) / u with u = t / tau = t + (1-t) c: neither factor is beyond the numbers there are, nor the product.
+/// kappa = c / u / u with u = t + (1-t) c = t / tau: no factor on the way is beyond the numbers there are.
 template <bool REPEATED> DEVICE Real kappa_of(const Context& at, Real tau, Real c, int k) {
     if constexpr (!REPEATED) return 1;
     const Real one_over_u = tau * at.one_over_t[k];
@@ -134,49 +124,43 @@ template <bool REPEATED> DEVICE Real kappa_of(const Context& at, Real tau, Real 
 template <int SLOT> struct InRegisters {
     Lane& lane;
     DEVICE unsigned slot() const { return SLOT; }
-    DEVICE Real C(int r, int k) const { return lane.C_above[SLOT][r][k]; }
-    DEVICE Real G(int r, int k) const { return lane.G_left[SLOT][r][k]; }
-    DEVICE void keep_C(int r, int k, Real x) const { lane.C_above[SLOT][r][k] = x; }
-    DEVICE void keep_G(int r, int k, Real x) const { lane.G_left[SLOT][r][k] = x; }
+    DEVICE Real C(int k) const { return lane.C_above[SLOT][k]; }
+    DEVICE Real G(int k) const { return lane.G_left[SLOT][k]; }
+    DEVICE void keep_C(int k, Real x) const { lane.C_above[SLOT][k] = x; }
+    DEVICE void keep_G(int k, Real x) const { lane.G_left[SLOT][k] = x; }
 };
 
 struct InMemory {
     const Context& at;
     unsigned number;
     DEVICE unsigned slot() const { return number; }
-    DEVICE Real* place(int which, int r, int k) const {
-        const Int slots = number - REGISTER_SLOTS;
-        return at.deep + (((slots * 2 + which) * ROWS + r) * POINTS + k) * at.deep_stride;
+    DEVICE Real* place(int which, int k) const {
+        return at.deep + (((Int)(number - REGISTER_SLOTS) * 2 + which) * POINTS + k) * at.deep_stride;
     }
-    DEVICE Real C(int r, int k) const { return *place(0, r, k); }
-    DEVICE Real G(int r, int k) const { return *place(1, r, k); }
-    DEVICE void keep_C(int r, int k, Real x) const { *place(0, r, k) = x; }
-    DEVICE void keep_G(int r, int k, Real x) const { *place(1, r, k) = x; }
+    DEVICE Real C(int k) const { return *place(0, k); }
+    DEVICE Real G(int k) const { return *place(1, k); }
+    DEVICE void keep_C(int k, Real x) const { *place(0, k) = x; }
+    DEVICE void keep_G(int k, Real x) const { *place(1, k) = x; }
 };
 
-template <bool REPEATED> DEVICE Real difference(const Lane& lane, int r, unsigned slot, bool is_right, Real w) {
-    const Real d = (bit(lane.went_left[r], slot) != is_right ? (Real)1 : (Real)0) - w;
-    return !REPEATED || bit(lane.held[r], slot) ? d : (Real)0;
+template <bool REPEATED> DEVICE Real difference(const Lane& lane, unsigned slot, bool is_right, Real w) {
+    const Real d = (bit(lane.went_left, slot) != is_right ? (Real)1 : (Real)0) - w;
+    return !REPEATED || bit(lane.held, slot) ? d : (Real)0;
 }
 
 /// {op and slot, condition, w_left, edge above}, tau
 template <bool REPEATED, class Slot>
 DEVICE void down(Lane& lane, const Context& at, const Vector* record, const Slot slot) {
     const Vector head = record[0];
-    bool goes_left[ROWS];
-    read_ranks(at, bits(head.y), goes_left);
     Real tau[POINTS];
     read_tau<REPEATED>(at, record + 1, tau);
+    put(lane.held, slot.slot(), !REPEATED || holds(lane, bits(head.w)));
+    put(lane.went_left, slot.slot(), goes_left(at, bits(head.y)));
+    const Real d = difference<REPEATED>(lane, slot.slot(), false, head.z);
     UNROLL
-    for (int r = 0; r < ROWS; ++r) {
-        put(lane.held[r], slot.slot(), !REPEATED || holds(lane, r, bits(head.w)));
-        put(lane.went_left[r], slot.slot(), goes_left[r]);
-        const Real d = difference<REPEATED>(lane, r, slot.slot(), false, head.z);
-        UNROLL
-        for (int k = 0; k < POINTS; ++k) {
-            slot.keep_C(r, k, lane.C[r][k]);
-            lane.C[r][k] *= fma(tau[k], d, head.z);
-        }
+    for (int k = 0; k < POINTS; ++k) {
+        slot.keep_C(k, lane.C[k]);
+        lane.C[k] *= fma(tau[k], d, head.z);
     }
 }
 
@@ -186,14 +170,11 @@ DEVICE void middle(Lane& lane, const Context& at, const Vector* record, const Sl
     const Real w = record[0].z;
     Real tau[POINTS];
     read_tau<REPEATED>(at, record + 1, tau);
+    const Real d = difference<REPEATED>(lane, slot.slot(), true, w);
     UNROLL
-    for (int r = 0; r < ROWS; ++r) {
-        const Real d = difference<REPEATED>(lane, r, slot.slot(), true, w);
-        UNROLL
-        for (int k = 0; k < POINTS; ++k) {
-            slot.keep_G(r, k, lane.G[r][k]);
-            lane.C[r][k] = slot.C(r, k) * fma(tau[k], d, w);
-        }
+    for (int k = 0; k < POINTS; ++k) {
+        slot.keep_G(k, lane.G[k]);
+        lane.C[k] = slot.C(k) * fma(tau[k], d, w);
     }
 }
 
@@ -202,23 +183,18 @@ template <bool REPEATED, class Slot> DEVICE void up(Lane& lane, const Context& a
     const Vector head = record[0];
     const Real c = REPEATED ? record[1].x : (Real)1;
     Real tau[POINTS];
-    OfRows<Real> phi[1];
     read_tau<REPEATED>(at, record + 2, tau);
+    const Real d_left = difference<REPEATED>(lane, slot.slot(), false, head.z);
+    const Real d_right = difference<REPEATED>(lane, slot.slot(), true, head.w);
+    Real phi = 0;
     UNROLL
-    for (int r = 0; r < ROWS; ++r) {
-        const Real d_left = difference<REPEATED>(lane, r, slot.slot(), false, head.z);
-        const Real d_right = difference<REPEATED>(lane, r, slot.slot(), true, head.w);
-        Real sum = 0;
-        UNROLL
-        for (int k = 0; k < POINTS; ++k) {
-            const Real left = slot.G(r, k), right = lane.G[r][k];
-            const Real mean = fma(head.z, left, head.w * right), d = fma(d_left, left, d_right * right);
-            sum = fma(slot.C(r, k) * kappa_of<REPEATED>(at, tau[k], c, k), d, sum);
-            lane.G[r][k] = fma(tau[k], d, mean);
-        }
-        phi[0].of[r] = sum;
+    for (int k = 0; k < POINTS; ++k) {
+        const Real left = slot.G(k), right = lane.G[k];
+        const Real mean = fma(head.z, left, head.w * right), d = fma(d_left, left, d_right * right);
+        phi = fma(slot.C(k) * kappa_of<REPEATED>(at, tau[k], c, k), d, phi);
+        lane.G[k] = fma(tau[k], d, mean);
     }
-    add(at, {bits(head.y)}, phi);
+    add(at, {bits(head.y)}, {phi});
 }
 
 // -- bottoms -------------------------------------------------------------------------------------------------------------
@@ -226,124 +202,89 @@ template <bool REPEATED, class Slot> DEVICE void up(Lane& lane, const Context& a
 /// A split of two leaves: G = mean + tau D. {op, condition, player, mean}, {D left, D right, edge above, c}, tau
 template <bool REPEATED> DEVICE void pair(Lane& lane, const Context& at, const Vector* record) {
     const Vector head = record[0], more = record[1];
-    bool goes_left[ROWS];
-    read_ranks(at, bits(head.y), goes_left);
     Real tau[POINTS];
-    OfRows<Real> phi[1];
     read_tau<REPEATED>(at, record + 2, tau);
+    Real D = goes_left(at, bits(head.y)) ? more.x : more.y;
+    if (REPEATED && !holds(lane, bits(more.z))) D = 0;
+    Real sum = 0;
     UNROLL
-    for (int r = 0; r < ROWS; ++r) {
-        Real D = goes_left[r] ? more.x : more.y;
-        if (REPEATED && !holds(lane, r, bits(more.z))) D = 0;
-        Real sum = 0;
-        UNROLL
-        for (int k = 0; k < POINTS; ++k) {
-            sum = REPEATED ? fma(lane.C[r][k], kappa_of<REPEATED>(at, tau[k], more.w, k), sum) : sum + lane.C[r][k];
-            lane.G[r][k] = fma(tau[k], D, head.w);
-        }
-        phi[0].of[r] = D * sum;
+    for (int k = 0; k < POINTS; ++k) {
+        sum = REPEATED ? fma(lane.C[k], kappa_of<REPEATED>(at, tau[k], more.w, k), sum) : sum + lane.C[k];
+        lane.G[k] = fma(tau[k], D, head.w);
     }
-    add(at, {bits(head.z)}, phi);
+    add(at, {bits(head.z)}, {D * sum});
 }
 
 /// A split of two pairs, all of new players: G = mean + t first + t² second.
 /// {-, condition, player, -}, {w_left, w_right, E left, E right}, and for each pair {condition, player, D left, D right}
 struct Twig {
-    Real E[ROWS], first[ROWS], second[ROWS];
+    Real first, second;
 
-    /// In come the moments of C, of degree 0 and 1, for each row; out come what three players get.
-    DEVICE void walk(const Context& at, const Vector* record, const Real moment0[ROWS], const Real moment1[ROWS],
-                     unsigned players[3], OfRows<Real> phi[3]) {
+    /// In come the moments of C, of degree 0 and 1; out comes what three players get.
+    DEVICE void walk(const Context& at, const Vector* record, Real moment0, Real moment1, unsigned players[3], Real phi[3]) {
         const Vector head = record[0], split = record[1], left = record[2], right = record[3];
-        bool goes[ROWS], left_goes[ROWS], right_goes[ROWS];
-        read_ranks(at, bits(head.y), goes);
-        read_ranks(at, bits(left.x), left_goes);
-        read_ranks(at, bits(right.x), right_goes);
+        const bool goes = goes_left(at, bits(head.y));
+        const Real D_left = goes_left(at, bits(left.x)) ? left.z : left.w;
+        const Real D_right = goes_left(at, bits(right.x)) ? right.z : right.w;
+        const Real mean = fma(split.x, D_left, split.y * D_right), E = goes ? split.z : split.w;
+        first = E + mean;
+        second = (goes ? D_left : D_right) - mean;
+        const Real absent = moment0 - moment1;
         players[0] = bits(head.z), players[1] = bits(left.y), players[2] = bits(right.y);
-        UNROLL
-        for (int r = 0; r < ROWS; ++r) {
-            const Real D_left = left_goes[r] ? left.z : left.w, D_right = right_goes[r] ? right.z : right.w;
-            const Real mean = fma(split.x, D_left, split.y * D_right);
-            E[r] = goes[r] ? split.z : split.w;
-            first[r] = E[r] + mean;
-            second[r] = (goes[r] ? D_left : D_right) - mean;
-            const Real absent = moment0[r] - moment1[r];
-            phi[0].of[r] = fma(moment0[r], E[r], moment1[r] * second[r]);
-            phi[1].of[r] = D_left * fma(split.x, absent, goes[r] ? moment1[r] : (Real)0);
-            phi[2].of[r] = D_right * fma(split.y, absent, goes[r] ? (Real)0 : moment1[r]);
-        }
+        phi[0] = fma(moment0, E, moment1 * second);
+        phi[1] = D_left * fma(split.x, absent, goes ? moment1 : (Real)0);
+        phi[2] = D_right * fma(split.y, absent, goes ? (Real)0 : moment1);
     }
 };
 
 /// {op, …} as above; the mean is the fourth number of the head.
 template <bool SHARED_BY_SPLITS> DEVICE void twig(Lane& lane, const Context& at, const Vector* record) {
-    Real moment0[ROWS], moment1[ROWS];
+    Real moment0 = 0, moment1 = 0;
     UNROLL
-    for (int r = 0; r < ROWS; ++r) {
-        moment0[r] = moment1[r] = 0;
-        UNROLL
-        for (int k = 0; k < POINTS; ++k) {
-            moment0[r] += lane.C[r][k];
-            moment1[r] = fma(lane.C[r][k], at.t[k], moment1[r]);
-        }
+    for (int k = 0; k < POINTS; ++k) {
+        moment0 += lane.C[k];
+        moment1 = fma(lane.C[k], at.t[k], moment1);
     }
     Twig twig;
     unsigned players[3];
-    OfRows<Real> phi[3];
+    Real phi[3];
     twig.walk(at, record, moment0, moment1, players, phi);
     add<3, SHARED_BY_SPLITS>(at, players, phi);
     const Real mean = record[0].w;
     UNROLL
-    for (int r = 0; r < ROWS; ++r) {
-        UNROLL
-        for (int k = 0; k < POINTS; ++k) {
-            lane.G[r][k] = fma(at.t[k], fma(at.t[k], twig.second[r], twig.first[r]), mean);
-        }
-    }
+    for (int k = 0; k < POINTS; ++k) lane.G[k] = fma(at.t[k], fma(at.t[k], twig.second, twig.first), mean);
 }
 
 /// A split of two twigs: {op, condition, player, mean}, {w_left, w_right, E left, E right}, and both twigs.
 template <bool SHARED_BY_SPLITS> DEVICE void branch(Lane& lane, const Context& at, const Vector* record) {
     const Vector head = record[0], split = record[1];
-    bool goes[ROWS];
-    read_ranks(at, bits(head.y), goes);
-    Real m0[ROWS], m1[ROWS], m2[ROWS];
-    Real left0[ROWS], left1[ROWS], right0[ROWS], right1[ROWS];  // moments on either side
+    const bool goes = goes_left(at, bits(head.y));
+    Real m0 = 0, m1 = 0, m2 = 0;
     UNROLL
-    for (int r = 0; r < ROWS; ++r) {
-        m0[r] = m1[r] = m2[r] = 0;
-        UNROLL
-        for (int k = 0; k < POINTS; ++k) {
-            const Real present = lane.C[r][k] * at.t[k];
-            m0[r] += lane.C[r][k];
-            m1[r] += present;
-            m2[r] = fma(present, at.t[k], m2[r]);
-        }
-        const Real absent0 = m0[r] - m1[r], absent1 = m1[r] - m2[r];
-        left0[r] = fma(split.x, absent0, goes[r] ? m1[r] : (Real)0);
-        left1[r] = fma(split.x, absent1, goes[r] ? m2[r] : (Real)0);
-        right0[r] = fma(split.y, absent0, goes[r] ? (Real)0 : m1[r]);
-        right1[r] = fma(split.y, absent1, goes[r] ? (Real)0 : m2[r]);
+    for (int k = 0; k < POINTS; ++k) {
+        const Real present = lane.C[k] * at.t[k];
+        m0 += lane.C[k];
+        m1 += present;
+        m2 = fma(present, at.t[k], m2);
     }
+    const Real absent0 = m0 - m1, absent1 = m1 - m2;
+    const Real left0 = fma(split.x, absent0, goes ? m1 : (Real)0), left1 = fma(split.x, absent1, goes ? m2 : (Real)0);
+    const Real right0 = fma(split.y, absent0, goes ? (Real)0 : m1), right1 = fma(split.y, absent1, goes ? (Real)0 : m2);
     Twig left, right;
     unsigned players[7];
-    OfRows<Real> phi[7];
+    Real phi[7];
     left.walk(at, record + 2, left0, left1, players, phi);
     right.walk(at, record + 6, right0, right1, players + 3, phi + 3);
+    const Real mean1 = fma(split.x, left.first, split.y * right.first);
+    const Real mean2 = fma(split.x, left.second, split.y * right.second);
+    const Real E = goes ? split.z : split.w;
+    const Real d1 = (goes ? left.first : right.first) - mean1, d2 = (goes ? left.second : right.second) - mean2;
     players[6] = bits(head.z);
+    phi[6] = fma(m0, E, fma(m1, d1, m2 * d2));
     UNROLL
-    for (int r = 0; r < ROWS; ++r) {
-        const Real mean1 = fma(split.x, left.first[r], split.y * right.first[r]);
-        const Real mean2 = fma(split.x, left.second[r], split.y * right.second[r]);
-        const Real E = goes[r] ? split.z : split.w;
-        const Real d1 = (goes[r] ? left.first[r] : right.first[r]) - mean1;
-        const Real d2 = (goes[r] ? left.second[r] : right.second[r]) - mean2;
-        phi[6].of[r] = fma(m0[r], E, fma(m1[r], d1, m2[r] * d2));
-        UNROLL
-        for (int k = 0; k < POINTS; ++k) {
-            const Real t = at.t[k];
-            lane.G[r][k] = fma(t, fma(t, fma(t, d2, mean2 + d1), mean1 + E), head.w);
-        }
+    for (int k = 0; k < POINTS; ++k) {
+        const Real t = at.t[k];
+        lane.G[k] = fma(t, fma(t, fma(t, d2, mean2 + d1), mean1 + E), head.w);
     }
     add<7, SHARED_BY_SPLITS>(at, players, phi);
 }
@@ -378,10 +319,7 @@ DEVICE void bottom(Lane& lane, const Context& at, Reader& reader) {
     }
     const Real value = reader.pass(1)->y;
     UNROLL
-    for (int r = 0; r < ROWS; ++r) {
-        UNROLL
-        for (int k = 0; k < POINTS; ++k) lane.G[r][k] = value;
-    }
+    for (int k = 0; k < POINTS; ++k) lane.G[k] = value;
 }
 
 /// One of the three records of a split.
@@ -408,10 +346,7 @@ DEVICE void walk_piece(Lane& lane, const Context& at, const Vector* first) {
         case ROOT:
             reader.pass(1);
             UNROLL
-            for (int r = 0; r < ROWS; ++r) {
-                UNROLL
-                for (int k = 0; k < POINTS; ++k) lane.C[r][k] = at.weights[k];
-            }
+            for (int k = 0; k < POINTS; ++k) lane.C[k] = at.weights[k];
             continue;
         case DEEP: split(lane, at, reader, reader.head >> 8 & 7, InMemory{at, reader.head >> 11}); continue;
 #define SPLIT_CASE(slot, which)                                                                                        \
@@ -464,44 +399,39 @@ DEVICE void copy_piece(char* to, const Real* stream, const Int* cuts, Int piece,
     for (Int i = 16 * (Int)thread; i < end - from; i += 16 * (Int)n_threads) copy16(to + i, from + i);
 }
 
-/// Adds the values of one chunk to the totals, and begins again from zero.
-template <bool IS_ALONE>
+/// Adds the values of one chunk to the totals, and begins again from zero. `is_alone`: no other block has these rows.
 DEVICE void add_to_totals(const Context& at, const Group& group, const int* players, Int n_players, Int row, Int* totals,
-                          Int pitch, Int n_limb, double scale) {
+                          Int pitch, Int n_limb, Real scale, bool is_alone) {
     UNROLL_4
     for (int p = 0; p < group.n_players; ++p) {
-        OfRows<Real>& phi = *(OfRows<Real>*)(at.phi + p * at.stride);
-        const OfRows<Real> sum = phi;
-        phi = {};
+        const Real x = at.phi[p * at.stride] * scale;  // a power of two: exact
+        at.phi[p * at.stride] = 0;
         Int* to = totals + (group.output * n_players + players[group.first_player + p]) * pitch + row;
-        UNROLL
-        for (int r = 0; r < ROWS; ++r) {
-            const double x = (double)sum.of[r] * scale;
-            Int limbs[2] = {nearest(x), 0};
+        Int limbs[2] = {nearest(x), 0};
 #if LIMBS == 2
-            limbs[1] = nearest((x - (double)limbs[0]) * 0x1p40);
+        limbs[1] = nearest(((double)x - (double)limbs[0]) * 0x1p40);
 #endif
-            UNROLL
-            for (int limb = 0; limb < LIMBS; ++limb) {
-                if (IS_ALONE) {
-                    to[limb * n_limb + r] += limbs[limb];
-                } else if (x != 0) {
-                    add_atomically(to + limb * n_limb + r, limbs[limb]);
-                }
+        UNROLL
+        for (int limb = 0; limb < LIMBS; ++limb) {
+            if (is_alone) {
+                to[limb * n_limb] += limbs[limb];
+            } else if (x != 0) {
+                add_atomically(to + limb * n_limb, limbs[limb]);
             }
         }
     }
 }
 
-/// A block takes a tile of rows, as many as it has threads times ROWS, through a span of chunks, and then another.
-/// `rule` has weights, points and their inverses; `room` is (blocks, room_bytes) if SPILLED.
+/// A block takes a tile of rows, as many as it has threads, through a span of chunks, and then another one.
+/// `rule` has weights, points, their inverses, and what values are multiplied by; `room` is (blocks, room_bytes) if
+/// SPILLED.
 KERNEL(walk, THREADS, const Real* stream, const Int* cuts, const Int* pieces, const Group* groups, const Span* spans,
-       Int n_spans, const int* players, const int* columns, const Real* rule, const double* scale, const Rank* ranks,
-       Int pitch, Int n_tiles, Int* totals, Int n_players, Int n_limb, Real* deep, char* room, Int room_bytes) {
+       Int n_spans, const int* players, const int* columns, const Real* rule, const Rank* ranks, Int pitch, Int n_tiles,
+       Int* totals, Int n_players, Int n_limb, Real* deep, char* room, Int room_bytes) {
     SHARED(shared);
     char* const buffers = shared;
     char* const tile_room = SPILLED ? room + BLOCK * room_bytes : shared + 2 * STREAM_BYTES;
-    const unsigned stride = N_THREADS * ROWS;
+    const unsigned stride = N_THREADS;
     PER_THREAD(Lane, lane);
     PER_THREAD(Context, at);
     for (Int item = BLOCK; item < n_tiles * n_spans; item += N_BLOCKS) {
@@ -512,18 +442,14 @@ KERNEL(walk, THREADS, const Real* stream, const Int* cuts, const Int* pieces, co
         Rank* const tile = (Rank*)(phi + (Int)group.n_players * stride);
         Int piece = pieces[span.first_chunk];
         EACH_THREAD {
+            UNROLL_4
             for (int c = 0; c < group.n_columns; ++c) {
-                const Rank* from = ranks + columns[group.first_column + c] * pitch + first_row;
-                UNROLL
-                for (int r = 0; r < ROWS; ++r) tile[c * stride + thread * ROWS + r] = from[thread * ROWS + r];
+                tile[c * stride + thread] = ranks[columns[group.first_column + c] * pitch + first_row + thread];
             }
-            for (int p = 0; p < group.n_players; ++p) {
-                UNROLL
-                for (int r = 0; r < ROWS; ++r) phi[p * stride + thread * ROWS + r] = 0;
-            }
+            for (int p = 0; p < group.n_players; ++p) phi[p * stride + thread] = 0;
             Context& my = MINE(at);
-            my.phi = phi + thread * ROWS;
-            my.ranks = tile + thread * ROWS;
+            my.phi = phi + thread;
+            my.ranks = tile + thread;
             my.stride = stride;
             my.deep = deep + BLOCK * N_THREADS + thread;
             my.deep_stride = N_BLOCKS * N_THREADS;
@@ -531,10 +457,7 @@ KERNEL(walk, THREADS, const Real* stream, const Int* cuts, const Int* pieces, co
             UNROLL
             for (int k = 0; k < POINTS; ++k) my.t[k] = rule[POINTS + k], my.one_over_t[k] = rule[2 * POINTS + k];
             UNROLL
-            for (int r = 0; r < ROWS; ++r) {
-                UNROLL
-                for (int m = 0; m < MASKS; ++m) MINE(lane).went_left[r][m] = MINE(lane).held[r][m] = 0;
-            }
+            for (int m = 0; m < MASKS; ++m) MINE(lane).went_left[m] = MINE(lane).held[m] = 0;
             copy_piece(buffers, stream, cuts, piece, thread, N_THREADS);
             copied();
         }
@@ -549,12 +472,8 @@ KERNEL(walk, THREADS, const Real* stream, const Int* cuts, const Int* pieces, co
                 }
                 walk_piece(MINE(lane), MINE(at), (const Vector*)(buffers + side * STREAM_BYTES));
                 if (ends_chunk) {
-                    const Int row = first_row + thread * ROWS;
-                    if (n_spans == 1) {
-                        add_to_totals<true>(MINE(at), group, players, n_players, row, totals, pitch, n_limb, *scale);
-                    } else {
-                        add_to_totals<false>(MINE(at), group, players, n_players, row, totals, pitch, n_limb, *scale);
-                    }
+                    add_to_totals(MINE(at), group, players, n_players, first_row + thread, totals, pitch, n_limb,
+                                  rule[3 * POINTS], n_spans == 1);
                 }
                 copied();
             }

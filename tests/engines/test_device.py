@@ -1,0 +1,293 @@
+"""Values on a device are the processor's: every kind of model, index and shape of trees, wherever the kernels run.
+
+Besides what all engines promise (`test_contract.py`). In float64 to 1e-12, and in float32 to 1e-6, of the largest value
+of a row's output, as the documentation says: each bound is some ten times what is found.
+"""
+
+from __future__ import annotations
+
+import logging
+import sys
+from dataclasses import replace
+from typing import Any
+
+import numpy as np
+import numpy.typing as npt
+import pytest
+from devices import DEVICES, device_engine
+from plain_device import PlainDevice
+from strategies import chain, complete, copies, random_ensemble, random_rows, rows_as_read
+
+from linear_treeshap import InputError, MissingDependencyError, TreeExplainer, oracle
+from linear_treeshap.engines import choice
+from linear_treeshap.engines.cuda.conditions import Conditions
+from linear_treeshap.engines.cuda.device import Device
+from linear_treeshap.engines.cuda.engine import DeviceEngine
+from linear_treeshap.engines.cuda.plan import Model
+from linear_treeshap.engines.indices import SHAPLEY, index_of
+from linear_treeshap.engines.values import ValueEngine
+from linear_treeshap.model.ensemble import TreeEnsemble
+from linear_treeshap.model.row_format import RowFormat
+from linear_treeshap.players.players import Players
+
+Rows = npt.NDArray[np.floating]
+
+TOLERANCE = {"float64": 1e-12, "float32": 1e-6}
+
+
+@pytest.fixture(params=list(DEVICES))
+def device(request: pytest.FixtureRequest) -> Device:
+    return DEVICES[request.param]()
+
+
+def values_of(engine: Any, rows: Rows, dtype: str = "float64") -> Rows:
+    out = np.full((len(rows), engine.n_players, engine.n_outputs), np.nan, dtype=dtype)
+    engine.values(rows, out)
+    return out
+
+
+def assert_as_the_processor(ensemble: TreeEnsemble, rows: Rows, device: Device, **options: Any) -> None:
+    engine = device_engine(ensemble, device, **options)
+    expected = values_of(ValueEngine(engine.program), rows)
+    largest = np.abs(expected).max(axis=1, keepdims=True, initial=0)
+    for dtype, tolerance in TOLERANCE.items():
+        error = np.abs(values_of(engine, rows, dtype) - expected)
+        # A row may have no value but those that are beside nothing in any leaf.
+        assert (error <= tolerance * largest + 1e-18 * np.abs(ensemble.value).max()).all(), dtype
+
+
+@pytest.mark.parametrize("seed", range(12))
+def test_random_models(seed: int, device: Device) -> None:
+    """Missing values, categories, several outputs, vector leaves, covers that are zero or do not add up."""
+    rng = np.random.default_rng(seed)
+    ensemble = random_ensemble(
+        rng,
+        n_features=(5, 12, 40)[seed % 3],
+        n_trees=1 + 3 * seed,
+        max_leaves=(20, 60, 300)[seed % 3],
+        max_depth=(4, 9, 25)[seed % 3],
+        n_outputs=1 + seed % 3,
+        vector_leaves=seed % 2 == 0,
+        zero_cover=seed % 4 == 1,
+        dtype="float32" if seed % 2 else "float64",
+    )
+    assert_as_the_processor(ensemble, rows_as_read(rng, ensemble, 60), device)
+
+
+@pytest.mark.parametrize("depth", [1, 2, 3, 4, 5, 8])
+def test_complete_trees(depth: int, device: Device) -> None:
+    """Pairs, twigs and branches of new players, alone and below splits."""
+    ensemble = complete(depth, 11)
+    assert_as_the_processor(ensemble, random_rows(np.random.default_rng(depth), ensemble, 40), device)
+
+
+@pytest.mark.parametrize("depth", [40, 150])
+@pytest.mark.parametrize("n_features", [3, 150])
+def test_chains(depth: int, n_features: int, device: Device) -> None:
+    """Splits whose state is in memory, bits in several words, and more points than are walked at once."""
+    ensemble = chain([feature % n_features for feature in range(depth)], share=0.9)
+    assert_as_the_processor(ensemble, random_rows(np.random.default_rng(0), ensemble, 20), device)
+
+
+def test_a_path_of_more_players_than_shared_memory_holds() -> None:
+    """A kernel of its own, which keeps what belongs there in other memory."""
+    ensemble = chain(range(120), share=0.9)
+    rows = random_rows(np.random.default_rng(0), ensemble, 70)
+    assert_as_the_processor(ensemble, rows, PlainDevice(max_shared=40_000))
+
+
+def test_trees_of_many_features_are_cut(device: Device) -> None:
+    """A tree whose players do not find room beside each other becomes several, and so do trees of many leaves."""
+    rng = np.random.default_rng(0)
+    wide = random_ensemble(rng, n_features=700, n_trees=4, max_leaves=900, max_depth=14, n_outputs=2)
+    model = Model.of(wide, np.arange(700, dtype=np.int32), 700, SHAPLEY)
+    launches = model.launches(np.float32, lambda n, item: 2)
+    assert max(launch.row_bytes for launch in launches) <= 1024
+    assert sum(len(launch.groups) for launch in launches) > 2 * len(launches)
+    assert_as_the_processor(wide, rows_as_read(rng, wide, 30), device)
+
+
+def test_more_thresholds_than_a_byte_counts(device: Device) -> None:
+    """Also at the thresholds, and one step either side of them."""
+    rng = np.random.default_rng(0)
+    stumps = copies(complete(2, 2), 400)
+    thresholds = rng.normal(size=stumps.n_nodes)
+    ensemble = replace(
+        stumps, threshold=np.where(stumps.is_leaf, 0.0, thresholds), value=rng.normal(size=stumps.value.shape)
+    )
+    assert len(Conditions.of(ensemble).columns) > 2
+    on = thresholds[~stumps.is_leaf][:60].reshape(30, 2)
+    rows = np.concatenate([on, np.nextafter(on, np.inf), np.nextafter(on, -np.inf)])
+    assert_as_the_processor(ensemble, rows, device)
+
+
+def test_the_smallest_numbers_are_not_zero(device: Device) -> None:
+    """Devices may compare them as if they were; thresholds and codes are met exactly all the same."""
+    tiny = np.float32(1e-45)
+    ensemble = replace(complete(1, 1), row_format=RowFormat(n_features=1, dtype="float32"))
+    rows = np.array([[tiny], [-tiny], [0.0], [-0.0]], dtype=np.float32)
+    assert_as_the_processor(ensemble, rows, device)
+    coded = replace(ensemble, category_set=[0, -1, -1], category_offsets=[0, 1], category_codes=[0])
+    assert_as_the_processor(coded, rows, device)
+
+
+@pytest.mark.parametrize(
+    "asked",
+    [
+        "banzhaf",
+        ("weighted_banzhaf", 0),
+        ("weighted_banzhaf", 0.3),
+        ("weighted_banzhaf", 1),
+        ("beta", 16, 1),
+        ("measure", np.linspace(0, 1, 33).tolist(), np.full(33, 1 / 33).tolist()),
+        ("sizes", [0, 0, 1 / 30, 1 / 40, 0, 0, 0]),
+    ],
+)
+def test_every_index(asked: Any, device: Device) -> None:
+    rng = np.random.default_rng(0)
+    ensemble = random_ensemble(rng, n_features=7, n_trees=12, max_leaves=40, max_depth=9, zero_cover=True)
+    assert_as_the_processor(ensemble, random_rows(rng, ensemble, 40), device, index=index_of(asked, 7))
+
+
+def test_groups(device: Device) -> None:
+    rng = np.random.default_rng(0)
+    ensemble = random_ensemble(rng, n_features=12, n_trees=12, max_leaves=60, max_depth=9)
+    names = [f"f{i}" for i in range(12)]
+    players = Players(np.arange(12, dtype=np.int32) % 5, names[:5], names)
+    assert_as_the_processor(ensemble, random_rows(rng, ensemble, 40), device, players=players)
+
+
+@pytest.mark.parametrize("ratio", [1e-3, 1e-6, 1e-9])
+def test_rare_leaves_that_are_huge(ratio: float, device: Device) -> None:
+    """The right side of a split is not what the left side leaves: relative to the row's own largest value, by the
+    definition in fractions, to 1e-13 in float64 and 1e-6 in float32."""
+    rng = np.random.default_rng(0)
+    tree = complete(5, 3)
+    is_rare = np.arange(tree.n_nodes) % 2 == 0  # the right children
+    cover = np.ones(tree.n_nodes)
+    for node in np.flatnonzero(~tree.is_leaf):
+        cover[2 * node + 1], cover[2 * node + 2] = cover[node] * (1 - ratio), cover[node] * ratio
+    value = np.where(tree.is_leaf, rng.normal(size=tree.n_nodes), 0.0) * np.where(is_rare, 1 / ratio, 1.0)
+    ensemble = replace(tree, cover=cover, value=value[:, None])
+    rows = np.concatenate([-np.ones((1, 3)), random_rows(rng, ensemble, 4)])
+    expected = np.array([oracle.as_float(oracle.shapley_values(ensemble, row, by="leaves")) for row in rows])
+    largest = np.abs(expected).max(axis=1, keepdims=True)
+    for dtype, tolerance in {"float64": 1e-13, "float32": 1e-6}.items():
+        found = values_of(device_engine(ensemble, device), rows, dtype)
+        assert (np.abs(found - expected) <= tolerance * largest).all(), dtype
+
+
+@pytest.mark.parametrize("exponent", [-1060, -300, 300, 1000])
+def test_leaves_of_any_size(exponent: int, device: Device) -> None:
+    rng = np.random.default_rng(0)
+    ensemble = random_ensemble(rng, n_trees=5)
+    rows = random_rows(rng, ensemble, 20)
+    scaled = replace(ensemble, value=np.ldexp(ensemble.value, exponent))
+    found = values_of(device_engine(scaled, device), rows)
+    expected = values_of(ValueEngine(device_engine(scaled).program), rows)
+    largest = np.abs(expected).max(axis=1, keepdims=True)
+    assert (np.abs(found - expected) <= 1e-12 * largest + 2 * np.finfo(float).smallest_subnormal).all()
+
+
+def test_leaves_around_a_large_mean(device: Device) -> None:
+    """What all leaves of a tree have in common is nobody's, and takes no digits from float32."""
+    plain = complete(6, 9)
+    plain = replace(plain, value=np.round(plain.value * 1024) / 1024)
+    shifted = replace(plain, value=np.where(plain.is_leaf[:, None], 2.0**20 + plain.value, 0.0))
+    rows = random_rows(np.random.default_rng(0), plain, 40)
+    expected = values_of(ValueEngine(device_engine(plain).program), rows)
+    for dtype, tolerance in TOLERANCE.items():
+        found = values_of(device_engine(shifted, device), rows, dtype)
+        np.testing.assert_allclose(found, expected, rtol=0, atol=tolerance * np.abs(expected).max())
+
+
+def test_bits_depend_on_no_shape_of_the_device() -> None:
+    rng = np.random.default_rng(0)
+    ensemble = random_ensemble(rng, n_features=12, n_trees=60, max_leaves=60, max_depth=9, n_outputs=2)
+    rows = random_rows(rng, ensemble, 300)
+    shapes = [PlainDevice(n_blocks=1), PlainDevice(n_blocks=50), PlainDevice(max_shared=18_000)]
+    shapes += [PlainDevice(n_rows=37), PlainDevice(max_shared=16_400)]
+    for dtype in TOLERANCE:
+        found = {values_of(device_engine(ensemble, shape), rows, dtype).tobytes() for shape in shapes}
+        assert len(found) == 1
+
+
+def test_a_leaf_takes_few_bytes() -> None:
+    """Less than 100 on the device, in float32."""
+    ensemble = copies(complete(8, 30), 10)
+    launches = Model.of(ensemble, np.arange(30, dtype=np.int32), 30, SHAPLEY).launches(
+        np.float32, lambda n, item: 4
+    )
+    assert sum(launch.words.nbytes for launch in launches) < 100 * ensemble.n_leaves
+
+
+# -- from outside --------------------------------------------------------------------------------------------------
+
+
+@pytest.fixture
+def plain_gpu(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Kernels run as plain C++ where a GPU is asked for."""
+    monkeypatch.setattr(choice, "find_gpu", lambda device: PlainDevice())
+
+
+@pytest.mark.usefixtures("plain_gpu")
+def test_an_explainer_on_a_device_explains_the_same(caplog: pytest.LogCaptureFixture) -> None:
+    rng = np.random.default_rng(0)
+    ensemble = random_ensemble(rng, n_features=6, n_trees=30)
+    X = random_rows(rng, ensemble, 50)
+    here, there = TreeExplainer(ensemble), TreeExplainer(ensemble, device="cuda")
+    values = here.shap_values(X)
+    np.testing.assert_allclose(there.shap_values(X), values, rtol=0, atol=1e-12 * np.abs(values).max())
+    single = there.shap_values(X, dtype="float32")
+    np.testing.assert_allclose(single, values, rtol=0, atol=1e-6 * np.abs(values).max())
+    np.testing.assert_array_equal(there(X).base_values, here(X).base_values)
+    with caplog.at_level(logging.INFO, logger="linear_treeshap"):
+        for _ in range(2):
+            np.testing.assert_array_equal(there.shap_interaction_values(X), here.shap_interaction_values(X))
+        assert [record.message for record in caplog.records] == [
+            "Interactions are not computed on a GPU yet: the processor computes them."
+        ]
+        caplog.clear()
+        background = TreeExplainer(ensemble, X[:5], device="cuda")
+        np.testing.assert_array_equal(
+            background.shap_values(X), TreeExplainer(ensemble, X[:5]).shap_values(X)
+        )
+        assert "background rows are not computed on a GPU yet" in caplog.text
+
+
+@pytest.mark.usefixtures("plain_gpu")
+def test_auto_takes_few_rows_to_the_processor(caplog: pytest.LogCaptureFixture) -> None:
+    rng = np.random.default_rng(0)
+    ensemble = random_ensemble(rng, n_trees=10)
+    explainer = TreeExplainer(ensemble, device="auto")
+    X = random_rows(rng, ensemble, 10)
+    with caplog.at_level(logging.INFO, logger="linear_treeshap"):
+        np.testing.assert_array_equal(explainer.shap_values(X), TreeExplainer(ensemble).shap_values(X))
+    assert "too few to be worth a GPU" in caplog.text
+
+
+def test_a_gpu_that_is_not_there_is_an_error_that_says_what_to_do(
+    monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
+) -> None:
+    monkeypatch.setitem(sys.modules, "cupy", None)
+    ensemble = complete(2, 2)
+    with pytest.raises(MissingDependencyError, match=r"pip install 'linear-treeshap\[cuda13\]'"):
+        TreeExplainer(ensemble, device="cuda")
+    with pytest.raises(MissingDependencyError, match="CuPy"):
+        TreeExplainer(ensemble, np.zeros((3, 2)), device="cuda:1")
+    with caplog.at_level(logging.INFO, logger="linear_treeshap"):
+        explainer = TreeExplainer(ensemble, device="auto")
+    assert "device='auto' is the processor" in caplog.text
+    assert explainer.shap_values(np.zeros((1, 2))).shape == (1, 2)
+
+
+@pytest.mark.parametrize("asked", ["gpu", "cuda:", "cuda:x", "CUDA", "", "cuda:-1"])
+def test_a_device_that_nobody_knows_is_refused(asked: str) -> None:
+    with pytest.raises(InputError, match="device must be 'cpu'"):
+        TreeExplainer(complete(2, 2), device=asked)
+
+
+def test_a_device_engine_refuses_rows_of_another_type() -> None:
+    engine: DeviceEngine = device_engine(complete(2, 2))
+    with pytest.raises(TypeError, match="float64"):
+        values_of(engine, np.zeros((3, 2), dtype=np.float32))
