@@ -19,7 +19,7 @@ ENGINES_PACKAGE := build/engines/$(VERSION)
 # A test module runs on one core, because its tests share the models they train.
 ON_ALL_CORES := --numprocesses=auto --dist=loadfile
 
-.PHONY: help demo test test-engines test-sanitized fuzz docs lint format bench bench-engines bench-paper clean
+.PHONY: help demo test test-engines test-sanitized test-gpu zoo-files fuzz docs lint format bench bench-engines bench-paper clean
 
 help:  ## List these commands
 	@grep -hE '^[a-z-]+:.*##' $(MAKEFILE_LIST) | sed 's/:.*## /\t/' | expand -t 18
@@ -47,6 +47,20 @@ test-sanitized: $(SANITIZED)/.package $(VENV)/.test  ## Run the native paths und
 	  tests/engines/test_kernel.py tests/engines/test_engine.py tests/engines/test_interactions.py \
 	  tests/engines/test_background.py tests/engines/test_reentry.py tests/importers/test_records.py \
 	  tests/reference/test_paper.py
+
+# On a machine with a GPU, whose Python has CuPy, pytest, hypothesis and this package; the libraries of models need not
+# be there, because `make zoo-files`, elsewhere, writes what is needed of them to build/zoo.
+GPU_PYTHON ?= python3
+GPU_TESTS := tests/engines/test_device.py tests/engines/test_contract.py tests/engines/test_gpu.py
+SANITIZED_GPU := -k "gpu and (complete or chains or thresholds or random_models or pinned)"
+
+test-gpu:  ## Run the engine of GPUs on one, then under compute-sanitizer
+	$(GPU_PYTHON) -m pytest $(GPU_TESTS) -k gpu
+	compute-sanitizer --tool memcheck --error-exitcode 1 $(GPU_PYTHON) -m pytest -q $(GPU_TESTS) $(SANITIZED_GPU)
+	compute-sanitizer --tool racecheck --error-exitcode 1 $(GPU_PYTHON) -m pytest -q $(GPU_TESTS) -k "gpu and complete"
+
+zoo-files: $(VENV)/.package $(VENV)/.test  ## Write the models of the tests to build/zoo, for make test-gpu
+	$(RUN) tests/support/zoo_files.py build/zoo
 
 # How long all fuzzers together take; fractions are fine.
 MINUTES ?= 3

@@ -36,7 +36,7 @@ class Engine(Protocol):
     @property
     def float32_error(self) -> float:
         """How far values may be off if ``out`` is float32, besides being rounded to it, as a share of the
-        largest value of a row."""
+        largest value that an output has in any row."""
 
     @property
     def n_players(self) -> int: ...

@@ -95,7 +95,7 @@ def _rounded_down(
     rows."""
     with np.errstate(over="ignore"):
         rounded = thresholds.astype(dtype)
-    return np.where(rounded > thresholds, np.nextafter(rounded, dtype.type(-np.inf)), rounded)
+        return np.where(rounded > thresholds, np.nextafter(rounded, dtype.type(-np.inf)), rounded)
 
 
 def _keys(numbers: npt.NDArray[np.floating]) -> npt.NDArray[Any]:

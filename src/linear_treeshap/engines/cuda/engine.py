@@ -1,8 +1,9 @@
 """Path-dependent values on a device, behind the contract of all engines.
 
 float64 values are walked in float64. float32 values are walked in float32 and summed as whole numbers every
-few trees: within 1e-6 of the largest value of a row. Bits depend neither on how rows are cut nor on where
-they come from. What the device does not do, interactions, is done by the processor, and the log says so once.
+few trees: within 1e-6 of the largest value that an output has in any row. Bits depend neither on how rows are
+cut nor on where they come from. What the device does not do, interactions, is done by the processor, and the
+log says so once.
 """
 
 from __future__ import annotations
@@ -50,7 +51,7 @@ class DeviceEngine:
     longer.
     """
 
-    #: As a share of the largest value of a row. Sums over trees are exact, so this does not grow with them.
+    #: Sums over trees are exact, so this does not grow with them.
     float32_error = 1e-6
 
     def __init__(self, processor: ValueEngine, device: Device, *, min_work: int = 0) -> None:
@@ -107,7 +108,9 @@ class DeviceEngine:
 
     def _walk(self, dtype: np.dtype[Any]) -> _Walk:
         walk = self._walks.get(dtype)
-        if walk is None:  # the lock is held by those who compile only: a child that forks meanwhile may explain
+        if (
+            walk is None
+        ):  # the lock is held by those who compile only: a child that forks meanwhile may explain
             with self._lock:
                 walk = self._walks.get(dtype) or _Walk(self._model, self.device, dtype, self._row_dtype)
                 self._walks[dtype] = walk

@@ -33,9 +33,11 @@ Int64 = npt.NDArray[np.int64]
 _ROW_BYTES = 1024
 #: Leaves of one tree, so that few rows find work for many blocks.
 _TREE_LEAVES = 4096
-#: Trees and leaves whose values are summed in the type of the walk, by its bytes, before they are added to totals.
+#: Trees and leaves whose values are summed in the type of the walk, by its bytes, before they are added to
+#: totals.
 _CHUNK = {4: (8, 512), 8: (16, 1024)}
-#: Trees that are deeper are walked in float64: each split of a path rounds, and so many would be seen in float32.
+#: Trees that are deeper are walked in float64: each split of a path rounds, and so many would be seen in
+#: float32.
 _MAX_FLOAT32_SLOTS = 48
 #: Points that are walked at once: beyond these their state is not in registers.
 _MAX_POINTS = 8
