@@ -10,10 +10,14 @@ from contextlib import AbstractContextManager
 from pathlib import Path
 from typing import Any, Protocol
 
+import numpy as np
+
 from ..contract import Tell, Values
 
-__all__ = ["SOURCES", "Device", "Kernel"]
+__all__ = ["C_NAMES", "SOURCES", "Device", "Kernel"]
 
+#: Floating-point types as kernels call them.
+C_NAMES = {np.dtype(np.float32): "float", np.dtype(np.float64): "double"}
 #: Where the sources of the kernels are.
 SOURCES = Path(__file__).parent
 

@@ -10,7 +10,6 @@ from __future__ import annotations
 
 import logging
 import threading
-from dataclasses import dataclass, field
 from functools import cached_property
 from typing import Any
 
@@ -20,9 +19,9 @@ import numpy.typing as npt
 from ..contract import Tell, Values
 from ..sets import Kind, SetEngine
 from ..values import ValueEngine
-from .device import Device, Kernel
-from .plan import Launch, Model
-from .records import STREAM_BYTES
+from .device import C_NAMES, Device
+from .plan import Model
+from .stage import Stage, register_slots
 
 __all__ = ["DeviceEngine"]
 
@@ -31,16 +30,11 @@ _LOG = logging.getLogger("linear_treeshap")
 Float64 = npt.NDArray[np.float64]
 
 _INTERACTIONS = "Interactions are not computed on a GPU yet: the processor computes them."
-_C_NAMES = {np.dtype(np.float32): "float", np.dtype(np.float64): "double"}
 #: Rows whose ranks one block makes, and columns: few of them if there are few rows, so that no processor is
 #: idle.
 _RANK_ROWS, _RANK_COLUMNS, _MANY_ROWS = 128, (2, 16), 1 << 15
 #: Rows and columns of values that one block transposes.
 _TILE = 32
-#: Threads of a block, by the bytes of a number: more have too few registers for what they know.
-_MAX_THREADS = {4: 512, 8: 256}
-#: What the states of splits that are not in registers may take.
-_DEEP_BYTES = 1 << 28
 
 
 class DeviceEngine:
@@ -136,29 +130,6 @@ class DeviceEngine:
         return self._processor.sets(kind, order)
 
 
-@dataclass(frozen=True)
-class _Shape:
-    """How a launch is cut into blocks."""
-
-    n_threads: int
-    n_shared: int
-    room_bytes: int  # of a block whose tile is not in shared memory
-
-
-@dataclass(eq=False)
-class _Stage:
-    """A launch on the device, with the kernel that walks it."""
-
-    launch: Launch
-    max_threads: int
-    is_spilled: bool
-    n_register_slots: int
-    kernel: Kernel
-    tables: tuple[Any, ...]  # stream, cuts, pieces, groups
-    places: tuple[Any, ...]  # players, columns, rule
-    spans: dict[int, Any] = field(default_factory=dict)  # by how many there are wanted
-
-
 class _Walk:
     """All launches of a model for one floating-point type, on the device."""
 
@@ -174,12 +145,13 @@ class _Walk:
         exponents = np.array([trees.exponent for trees in model.outputs]) - bits
         halves = np.stack([exponents // 2, exponents - exponents // 2], axis=1)
         self._scales = put(np.ldexp(1.0, halves))
-        self._ranks = device.kernel("ranks.cu", "ranks", {"ROW": _C_NAMES[row_dtype]})
+        self._ranks = device.kernel("ranks.cu", "ranks", {"ROW": C_NAMES[row_dtype]})
         self._finish = device.kernel(
-            "totals.cu", "totals_to_values", {"VALUE": _C_NAMES[dtype], "LIMBS": self.n_limbs}
+            "totals.cu", "totals_to_values", {"VALUE": C_NAMES[dtype], "LIMBS": self.n_limbs}
         )
-        self._stages = [self._stage(launch) for launch in model.launches(dtype, _register_slots)]
-        self._work = sum(len(stage.launch.words) * len(stage.launch.points.t) for stage in self._stages) // 16
+        launches = model.launches(dtype, register_slots)
+        self._stages = [Stage(launch, device, self.n_limbs, bits) for launch in launches]
+        self._work = sum(len(launch.words) * len(launch.points.t) for launch in launches) // 16
 
     def rows_at_once(self, row_dtype: np.dtype[Any]) -> int:
         width = self.model.n_players * len(self.model.outputs)
@@ -191,9 +163,8 @@ class _Walk:
         xp = self.device.arrays
         n_rows, n_features = rows.shape
         n_players, n_outputs = self.model.n_players, len(self.model.outputs)
-        shapes = [self._shape(stage, n_rows) for stage in self._stages]
-        tiles = [shape.n_threads for shape in shapes]
-        pitch = -(-max([n_rows, *(-(-n_rows // tile) * tile for tile in tiles)]) // 64) * 64
+        cuts = [stage.cut(n_rows) for stage in self._stages]
+        pitch = -(-max([n_rows, *(cut.n_tiles * cut.n_threads for cut in cuts)]) // 64) * 64
         ranks = xp.empty((self._n_columns, pitch), dtype=np.uint8)
         totals = xp.zeros((self.n_limbs, n_outputs, n_players, pitch), dtype=np.int64)
         n_at_once = _RANK_COLUMNS[pitch >= _MANY_ROWS]
@@ -213,125 +184,10 @@ class _Walk:
                 ranks,
                 pitch,
             )
-        for stage, shape, tile in zip(self._stages, shapes, tiles, strict=True):
-            self._launch(stage, shape, -(-n_rows // tile), ranks, pitch, totals)
+        for stage, cut in zip(self._stages, cuts, strict=True):
+            stage.walk(cut, ranks, totals)
         n_blocks = -(-n_rows // _TILE) * -(-(n_players * n_outputs) // _TILE)
         n_shared = _TILE * (_TILE + 1) * self.dtype.itemsize
         self._finish.launch(
             n_blocks, _TILE * 8, n_shared, totals, n_rows, n_players, n_outputs, pitch, self._scales, values
         )
-
-    def _stage(self, launch: Launch) -> _Stage:
-        n_points, item = len(launch.points.t), launch.dtype.itemsize
-        max_threads = _MAX_THREADS[item]
-        is_spilled = 32 * launch.row_bytes + 2 * STREAM_BYTES > self.device.max_shared
-        n_register_slots = _register_slots(n_points, item)
-        kernel = self.device.kernel(
-            "walk.cu",
-            "walk",
-            {
-                "REAL": _C_NAMES[launch.dtype],
-                "POINTS": n_points,
-                "REGISTER_SLOTS": n_register_slots,
-                "MASKS": 1 << max(0, (launch.n_slots - 1) // 32).bit_length(),
-                "LIMBS": self.n_limbs,
-                "SPILLED": int(is_spilled),
-                "THREADS": max_threads,
-            },
-        )
-        put = self.device.arrays.asarray
-        points = launch.points
-        scale = [2.0**self.model.total_bits]
-        rule = np.concatenate([points.weights, points.t, 1 / points.t, scale]).astype(launch.dtype)
-        return _Stage(
-            launch,
-            max_threads,
-            is_spilled,
-            n_register_slots,
-            kernel,
-            (put(launch.words), put(launch.cuts), put(launch.pieces), put(launch.groups)),
-            (put(launch.players), put(launch.columns), put(rule)),
-        )
-
-    def _shape(self, stage: _Stage, n_rows: int) -> _Shape:
-        """Tiles as large as there is room for, but for few rows, which should not leave the device idle."""
-        row_bytes = stage.launch.row_bytes
-        n_threads = stage.max_threads
-        if not stage.is_spilled:
-            room = self.device.max_shared - 2 * STREAM_BYTES
-            n_threads = min(n_threads, room // row_bytes // 32 * 32)
-        n_chunks = len(stage.launch.pieces) - 1
-        while n_threads > 64:
-            n_tiles = -(-n_rows // n_threads)
-            n_bytes = n_threads * row_bytes + 2 * STREAM_BYTES
-            n_blocks = stage.kernel.blocks_at_once(n_threads, 0 if stage.is_spilled else n_bytes)
-            if n_tiles * n_chunks >= n_blocks:
-                break
-            n_threads = n_threads // 2 // 32 * 32
-        n_bytes = n_threads * row_bytes
-        if stage.is_spilled:
-            return _Shape(n_threads, 2 * STREAM_BYTES, -(-n_bytes // 16) * 16)
-        return _Shape(n_threads, 2 * STREAM_BYTES + n_bytes, 0)
-
-    def _launch(
-        self, stage: _Stage, shape: _Shape, n_tiles: int, ranks: Any, pitch: int, totals: Any
-    ) -> None:
-        xp, launch = self.device.arrays, stage.launch
-        at_once = stage.kernel.blocks_at_once(shape.n_threads, shape.n_shared)
-        spans = self._spans(stage, n_tiles, at_once)
-        n_deep = max(0, launch.n_slots - stage.n_register_slots)
-        per_block = n_deep * 2 * len(launch.points.t) * shape.n_threads
-        n_blocks = min(n_tiles * len(spans), at_once)
-        if per_block or shape.room_bytes:
-            n_blocks = max(
-                1, min(n_blocks, _DEEP_BYTES // (per_block * launch.dtype.itemsize + shape.room_bytes))
-            )
-        deep = xp.empty(max(1, n_blocks * per_block), dtype=launch.dtype)
-        room = xp.empty(max(1, n_blocks * shape.room_bytes), dtype=np.uint8)
-        stage.kernel.launch(
-            n_blocks,
-            shape.n_threads,
-            shape.n_shared,
-            *stage.tables,
-            spans,
-            len(spans),
-            *stage.places,
-            ranks,
-            pitch,
-            n_tiles,
-            totals,
-            self.model.n_players,
-            totals[0].size,
-            deep,
-            room,
-            shape.room_bytes,
-        )
-
-    def _spans(self, stage: _Stage, n_tiles: int, at_once: int) -> Any:
-        """(n_spans, 3) chunks that go to one block: as many spans as keep all blocks of the device busy."""
-        n_chunks = len(stage.launch.pieces) - 1
-        # A span costs its share of the chunks, and about one tree more for the ranks that it reads.
-        n_spans = min(
-            range(1, min(n_chunks, 256) + 1),
-            key=lambda n: -(-n_tiles * n // at_once) * (1 / n + 0.1 / n_chunks),
-        )
-        if n_spans not in stage.spans:
-            stage.spans[n_spans] = self.device.arrays.asarray(_cut_spans(stage.launch, n_spans))
-        return stage.spans[n_spans]
-
-
-def _cut_spans(launch: Launch, n_spans: int) -> npt.NDArray[np.int32]:
-    """Chunks one after another, cut where their words come closest to equal shares, and where groups end."""
-    ends = launch.cuts[launch.pieces]
-    shares = np.linspace(0, ends[-1], n_spans + 1)
-    after = np.clip(np.searchsorted(ends, shares), 1, len(ends) - 1)
-    closest = np.where(shares - ends[after - 1] < ends[after] - shares, after - 1, after)
-    edges = np.unique(np.concatenate([closest, launch.chunks]))
-    group = np.searchsorted(launch.chunks, edges[:-1], side="right") - 1
-    return np.stack([group, edges[:-1], edges[1:]], axis=1).astype(np.int32)
-
-
-def _register_slots(n_points: int, item: int) -> int:
-    """How many splits have their state in registers, of which a thread has a share."""
-    n_registers = {4: 48, 8: 96}[item]
-    return int(np.clip(n_registers // (2 * n_points * item // 4), 1, 5))

@@ -373,14 +373,22 @@ DEVICE void walk_piece(Lane& lane, const Context& at, const Vector* first) {
         default: break;
         }
         const InRegisters<0> slot{lane};
-        const bool is_fork = op == FIRST_OF_SLOTS || op == FIRST_OF_SLOTS + 1, is_repeated = op != FIRST_OF_SLOTS;
-        if (is_fork) split(lane, at, reader, is_repeated, slot);
+        if (op == FIRST_OF_SLOTS) down<false>(lane, at, reader.pass(1), slot);
+        if (op == FIRST_OF_SLOTS + 1) down<true>(lane, at, reader.pass(1 + TAU_VECTORS), slot);
+        // Which bottom this is: 0, of no fork; 1 and 2, the left one of a new and of a repeated player; 3 and 4, the right.
+        unsigned which = op >= FIRST_OF_SLOTS ? op - FIRST_OF_SLOTS + 1 : 0;
         KEEP_LOOP
-        for (int side = 0;; ++side) {
+        for (;;) {
             bottom(lane, at, reader);
-            if (!is_fork) break;
-            split(lane, at, reader, 2 + 2 * side + is_repeated, slot);
-            if (side) break;
+            if (which == 0) break;
+            if (which > 2) {
+                if (which == 3) up<false>(lane, at, reader.pass(1), slot);
+                if (which == 4) up<true>(lane, at, reader.pass(2 + TAU_VECTORS), slot);
+                break;
+            }
+            if (which == 1) middle<false>(lane, at, reader.pass(1), slot);
+            if (which == 2) middle<true>(lane, at, reader.pass(1 + TAU_VECTORS), slot);
+            which += 2;
         }
     }
 }

@@ -1,0 +1,158 @@
+"""A launch on the device: its tables, the kernel that walks it, and how rows and trees are cut into blocks.
+
+In come ranks and totals that are there; out come totals with what these trees add. Cutting changes no bits.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import Any
+
+import numpy as np
+import numpy.typing as npt
+
+from .device import C_NAMES, Device
+from .plan import Launch
+from .records import STREAM_BYTES
+
+__all__ = ["Cut", "Stage", "register_slots"]
+
+#: Threads of a block, by the bytes of a number: more would have too few registers for what they know.
+_MAX_THREADS = {4: 512, 8: 256}
+#: Registers of a thread that hold the states of splits.
+_STATE_REGISTERS = {4: 48, 8: 96}
+#: What states of splits that are not in registers, and tiles that are not in shared memory, may take.
+_MEMORY = 1 << 28
+#: Numbers of rows for which the cut is remembered.
+_N_REMEMBERED = 256
+
+
+def register_slots(n_points: int, item: int) -> int:
+    """How many splits have their state in registers, for so many points and bytes of a number."""
+    return int(np.clip(_STATE_REGISTERS[item] // (2 * n_points * item // 4), 1, 5))
+
+
+@dataclass(frozen=True, eq=False)
+class Cut:
+    """Tiles of rows times spans of trees, and the blocks that take them one after another."""
+
+    n_threads: int
+    n_shared: int
+    n_tiles: int
+    n_blocks: int
+    spans: Any  # (n_spans, 3), `Span` of walk.cu, on the device
+    deep_size: int  # numbers, of the states of splits that are in memory
+    room_bytes: int  # of a block whose tile is not in shared memory
+
+
+class Stage:
+    """A `Launch` on a device, with totals of so many limbs, multiplied by two to ``total_bits``."""
+
+    def __init__(self, launch: Launch, device: Device, n_limbs: int, total_bits: int) -> None:
+        self.launch, self.device = launch, device
+        n_points, item = len(launch.points.t), launch.dtype.itemsize
+        self._max_threads = _MAX_THREADS[item]
+        self._is_spilled = 32 * launch.row_bytes + 2 * STREAM_BYTES > device.max_shared
+        self._n_deep = max(0, launch.n_slots - register_slots(n_points, item))
+        self._kernel = device.kernel(
+            "walk.cu",
+            "walk",
+            {
+                "REAL": C_NAMES[launch.dtype],
+                "POINTS": n_points,
+                "REGISTER_SLOTS": register_slots(n_points, item),
+                "MASKS": 1 << max(0, (launch.n_slots - 1) // 32).bit_length(),
+                "LIMBS": n_limbs,
+                "SPILLED": int(self._is_spilled),
+                "THREADS": self._max_threads,
+            },
+        )
+        points, scale = launch.points, [2.0**total_bits]
+        rule = np.concatenate([points.weights, points.t, 1 / points.t, scale]).astype(launch.dtype)
+        put = device.arrays.asarray
+        self._stream = tuple(map(put, (launch.words, launch.cuts, launch.pieces, launch.groups)))
+        self._places = tuple(map(put, (launch.players, launch.columns, rule)))
+        self._cuts: dict[int, Cut] = {}  # by the number of rows
+        self._spans: dict[int, Any] = {}  # by how many are wanted
+
+    def walk(self, cut: Cut, ranks: Any, totals: Any) -> None:
+        """Add to ``totals``, (n_limbs, n_outputs, n_players, pitch), what rows with these ranks get."""
+        xp = self.device.arrays
+        n_players, pitch = totals.shape[2:]
+        self._kernel.launch(
+            cut.n_blocks,
+            cut.n_threads,
+            cut.n_shared,
+            *self._stream,
+            cut.spans,
+            len(cut.spans),
+            *self._places,
+            ranks,
+            pitch,
+            cut.n_tiles,
+            totals,
+            n_players,
+            totals[0].size,
+            xp.empty(cut.deep_size, dtype=self.launch.dtype),
+            xp.empty(cut.n_blocks * cut.room_bytes, dtype=np.uint8),
+            cut.room_bytes,
+        )
+
+    def cut(self, n_rows: int) -> Cut:
+        """How so many rows are cut."""
+        if n_rows not in self._cuts:
+            if len(self._cuts) >= _N_REMEMBERED:
+                self._cuts.clear()
+            self._cuts[n_rows] = self._cut(n_rows)
+        return self._cuts[n_rows]
+
+    def _cut(self, n_rows: int) -> Cut:
+        launch = self.launch
+        n_threads = self._n_threads(n_rows)
+        n_tiles, n_shared = -(-n_rows // n_threads), self._n_shared(n_threads)
+        at_once = self._kernel.blocks_at_once(n_threads, n_shared)
+        spans = self._spans_for(n_tiles, at_once)
+        room_bytes = -(-n_threads * launch.row_bytes // 16) * 16 if self._is_spilled else 0
+        deep_size = self._n_deep * 2 * len(launch.points.t) * n_threads
+        block_bytes = deep_size * launch.dtype.itemsize + room_bytes
+        n_blocks = min(n_tiles * len(spans), at_once, max(1, _MEMORY // max(1, block_bytes)))
+        return Cut(n_threads, n_shared, n_tiles, n_blocks, spans, n_blocks * deep_size, room_bytes)
+
+    def _n_shared(self, n_threads: int) -> int:
+        return 2 * STREAM_BYTES + (0 if self._is_spilled else n_threads * self.launch.row_bytes)
+
+    def _n_threads(self, n_rows: int) -> int:
+        """Tiles as large as there is room for, but for few rows, which should not leave the device idle."""
+        n_threads = self._max_threads
+        if not self._is_spilled:
+            room = self.device.max_shared - 2 * STREAM_BYTES
+            n_threads = min(n_threads, room // self.launch.row_bytes // 32 * 32)
+        while n_threads > 64:
+            n_items = -(-n_rows // n_threads) * (len(self.launch.pieces) - 1)
+            if n_items >= self._kernel.blocks_at_once(n_threads, self._n_shared(n_threads)):
+                break
+            n_threads = n_threads // 2 // 32 * 32
+        return n_threads
+
+    def _spans_for(self, n_tiles: int, at_once: int) -> Any:
+        """Chunks that go to one block: as many spans as keep all blocks of the device busy."""
+        n_chunks = len(self.launch.pieces) - 1
+        # A span costs its share of the chunks, and a tenth of one more for the ranks that it reads.
+        n_spans = min(
+            range(1, min(n_chunks, 256) + 1),
+            key=lambda n: -(-n_tiles * n // at_once) * (1 / n + 0.1 / n_chunks),
+        )
+        if n_spans not in self._spans:
+            self._spans[n_spans] = self.device.arrays.asarray(_spans(self.launch, n_spans))
+        return self._spans[n_spans]
+
+
+def _spans(launch: Launch, n_spans: int) -> npt.NDArray[np.int32]:
+    """Chunks one after another, cut where their words come closest to equal shares, and where groups end."""
+    ends = launch.cuts[launch.pieces]
+    shares = np.linspace(0, ends[-1], n_spans + 1)
+    after = np.clip(np.searchsorted(ends, shares), 1, len(ends) - 1)
+    closest = np.where(shares - ends[after - 1] < ends[after] - shares, after - 1, after)
+    edges = np.unique(np.concatenate([closest, launch.chunks]))
+    group = np.searchsorted(launch.chunks, edges[:-1], side="right") - 1
+    return np.stack([group, edges[:-1], edges[1:]], axis=1).astype(np.int32)
