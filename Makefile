@@ -8,7 +8,7 @@ RUN := $(VENV)/bin/python
 # The newest pip understands dependency groups; older ones that come with Python do not.
 PIP := $(RUN) -m pip --quiet --disable-pip-version-check
 SOURCES := pyproject.toml CMakeLists.txt $(shell find src core -type f -not -name '*.pyc')
-CXX_SOURCES := $(shell find core -name '*.?pp')
+CXX_SOURCES := $(shell find core -name '*.?pp') $(wildcard src/linear_treeshap/engines/cuda/*.cu src/linear_treeshap/engines/cuda/*.h)
 SANITIZED := build/sanitized/$(VERSION)
 # FastTreeSHAP 0.1.6 needs an old Python and an old NumPy, so the paper's experiment has an environment of its own.
 PAPER_PYTHON ?= python3.11
@@ -45,7 +45,7 @@ test-sanitized: $(SANITIZED)/.package $(VENV)/.test  ## Run the native paths und
 	  ASAN_OPTIONS=detect_leaks=0 PYTHONPATH=$(SANITIZED) \
 	  $(RUN) -m pytest -q -p no:cacheprovider $(ON_ALL_CORES) -k "not ctrl_c and not threads_cannot" \
 	  tests/engines/test_kernel.py tests/engines/test_engine.py tests/engines/test_interactions.py \
-	  tests/engines/test_background.py tests/engines/test_reentry.py tests/importers/test_records.py \
+	  tests/engines/test_background.py tests/engines/test_device.py tests/engines/test_reentry.py tests/importers/test_records.py \
 	  tests/reference/test_paper.py
 
 # On a machine with a GPU, whose Python has CuPy, pytest, hypothesis and this package; the libraries of models need not

@@ -25,7 +25,6 @@ from .engines.background_rows import (
 from .engines.choice import engine_for
 from .engines.contract import Engine
 from .engines.cuda.arrays import is_on_gpu, on_host, plain_rows, to_gpu
-from .engines.cuda.engine import DeviceEngine
 from .engines.indices import index_of
 from .engines.sets import Kind, SetEngine, adds_up, interaction_kind
 from .engines.threads import n_threads
@@ -313,7 +312,7 @@ class TreeExplainer:
         """
         explainer = self._as_wide_as(X)
         ensemble, engine = explainer._first_trees(tree_limit)
-        if isinstance(engine, DeviceEngine) and is_on_gpu(X):
+        if hasattr(engine, "device") and is_on_gpu(X):
             there = OutputArray(out, dtype, progress)
             return cast(Array, explainer._values_on_gpu(X, ensemble, engine, check_additivity, there))
         user_rows, target = explainer._read(X, ensemble), OutputArray(out, dtype, progress)
@@ -626,7 +625,7 @@ class TreeExplainer:
         self,
         X: Any,
         ensemble: TreeEnsemble,
-        engine: DeviceEngine,
+        engine: Any,
         check_additivity: bool | float,
         target: OutputArray,
     ) -> Any:

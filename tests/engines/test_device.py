@@ -20,7 +20,7 @@ from plain_device import PlainDevice
 from strategies import chain, complete, copies, random_ensemble, random_rows, rows_as_read
 
 from linear_treeshap import InputError, MissingDependencyError, TreeExplainer, oracle
-from linear_treeshap.engines import choice
+from linear_treeshap.engines.cuda import gpu
 from linear_treeshap.engines.cuda.conditions import Conditions
 from linear_treeshap.engines.cuda.device import Device
 from linear_treeshap.engines.cuda.engine import DeviceEngine
@@ -232,7 +232,7 @@ def test_a_leaf_takes_few_bytes() -> None:
 @pytest.fixture
 def plain_gpu(monkeypatch: pytest.MonkeyPatch) -> None:
     """Kernels run as plain C++ where a GPU is asked for."""
-    monkeypatch.setattr(choice, "find_gpu", lambda device: PlainDevice())
+    monkeypatch.setattr(gpu, "find_gpu", lambda device: PlainDevice())
 
 
 @pytest.mark.usefixtures("plain_gpu")

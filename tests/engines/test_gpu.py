@@ -132,7 +132,7 @@ def test_memory_is_bounded_and_given_back(cupy: Any) -> None:
     rows = cupy.asarray(rows_for(ensemble, 300_000))
     out = cupy.empty((len(rows), 60, 3), dtype=np.float32)
     pool = cupy.get_default_memory_pool()
-    engine.values(rows[:1000], out[:1000])
+    engine.values(rows, out)  # what is kept between calls is there now
     pool.free_all_blocks()
     before, total = pool.used_bytes(), pool.total_bytes()
     engine.values(rows, out)

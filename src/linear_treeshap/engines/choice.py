@@ -11,8 +11,6 @@ from ..players.players import Players
 from .background import BackgroundEngine
 from .background_rows import Background
 from .contract import Engine
-from .cuda.engine import DeviceEngine
-from .cuda.gpu import find_gpu
 from .indices import Index
 from .program import Program
 from .rescaled import RescaledEngine
@@ -42,6 +40,8 @@ def engine_for(
     if background is None:
         return _on_device(ValueEngine(program), device)
     if device not in ("cpu", "auto"):
+        from .cuda.gpu import find_gpu
+
         find_gpu(device)
         _LOG.info(
             "Values against background rows are not computed on a GPU yet: the processor computes them."
@@ -55,6 +55,9 @@ def _on_device(processor: ValueEngine, device: str) -> Engine:
     """The same values on another device; "auto" is a GPU where there is one, and enough rows."""
     if device == "cpu":
         return processor
+    from .cuda.engine import DeviceEngine  # not for those who have no use for it
+    from .cuda.gpu import find_gpu
+
     if device != "auto":
         return DeviceEngine(processor, find_gpu(device))
     try:

@@ -93,7 +93,8 @@ template <class... P, std::size_t... I>
 void call(void (*kernel)(P...), const Int* parameters, std::index_sequence<I...>) {
     kernel((P)parameters[I]...);
 }
-template <class... P> void run(void (*kernel)(P...), unsigned n_blocks, unsigned n_threads, Int n_shared, const Int* p) {
+template <class... P>
+void run(void (*kernel)(P...), unsigned n_blocks, unsigned n_threads, Int n_shared, const Int* p) {
     // As many bytes as a launch asks for and no more, so that sanitizers see what a device would not.
     std::vector<std::uint64_t> shared((std::size_t)(n_shared + 15) / 8 + 2);
     char* begin = (char*)shared.data();
@@ -103,11 +104,11 @@ template <class... P> void run(void (*kernel)(P...), unsigned n_blocks, unsigned
         call(kernel, p, std::index_sequence_for<P...>());
     }
 }
-#define KERNEL(name, threads, ...)                                                                                     \
-    static void name##_block(__VA_ARGS__);                                                                             \
-    extern "C" void name(unsigned n_blocks, unsigned n_threads, Int n_shared, const Int* parameters) {                 \
-        run(&name##_block, n_blocks, n_threads, n_shared, parameters);                                                 \
-    }                                                                                                                  \
+#define KERNEL(name, threads, ...)                                                                     \
+    static void name##_block(__VA_ARGS__);                                                             \
+    extern "C" void name(unsigned n_blocks, unsigned n_threads, Int n_shared, const Int* parameters) { \
+        run(&name##_block, n_blocks, n_threads, n_shared, parameters);                                 \
+    }                                                                                                  \
     static void name##_block(__VA_ARGS__)
 
 #endif

@@ -1,8 +1,8 @@
 // Totals → values: whole numbers become floating-point ones, and columns become rows.
 //
-// In: `totals`, (LIMBS, n_outputs, n_players, pitch), see walk.cu. Out: `values`, (n_rows, n_players, n_outputs) of type
-// VALUE, in the size that the leaves have: times the two powers of two that `scales` has for each output (the product
-// of both may be beyond the numbers there are).
+// In: `totals`, (LIMBS, n_outputs, n_players, pitch), see walk.cu. Out: `values`, (n_rows, n_players, n_outputs) of
+// type VALUE, in the size that the leaves have: times the two powers of two that `scales` has for each output (the
+// product of both may be beyond the numbers there are).
 #include "portable.h"
 
 typedef VALUE Value;

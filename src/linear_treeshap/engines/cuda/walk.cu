@@ -9,16 +9,17 @@
 // the sum over the leaves below it, of values times the factors from there on, a split of a player whose closest edge
 // above has a product c of cover ratios (1 if there is none) is
 //     tau = t / (t + (1-t) c)                    (t for a new player)
-//     d_left = [goes left] - w_left,  d_right = [goes right] - w_right     (0 if the row fails the player's edges above)
-//     r_left = w_left + tau d_left,   r_right = w_right + tau d_right      (the factors of the edges)
-//     G = r_left G_left + r_right G_right
-//     phi += sum over points of kappa C (d_left G_left + d_right G_right),  kappa = c / (t + (1-t) c)^2
+//     d_left = [goes left] - w_left,  d_right = [goes right] - w_right     (0 if the row fails the player's edges
+//     above) r_left = w_left + tau d_left,   r_right = w_right + tau d_right      (the factors of the edges) G = r_left
+//     G_left + r_right G_right phi += sum over points of kappa C (d_left G_left + d_right G_right),  kappa = c / (t +
+//     (1-t) c)^2
 // and C starts as the weights of the rule. Neither side is found by subtracting the other one from the whole, so rare
 // leaves that are huge are right to the last digits. Below a node whose players are all new, everything is a polynomial
 // in t, and C enters by its moments only.
 //
-// Totals are whole numbers, (LIMBS, n_outputs, n_players, pitch): sums of them are the same in any order, so bits depend
-// neither on how rows are cut into blocks nor on how trees are. The second limb holds what the first one rounds off.
+// Totals are whole numbers, (LIMBS, n_outputs, n_players, pitch): sums of them are the same in any order, so bits
+// depend neither on how rows are cut into blocks nor on how trees are. The second limb holds what the first one rounds
+// off.
 #include "portable.h"
 
 typedef REAL Real;
@@ -82,7 +83,9 @@ DEVICE void add(const Context& at, const unsigned (&players)[N], const Real (&x)
     }
 }
 
-DEVICE bool bit(const unsigned mask[MASKS], unsigned slot) { return mask[MASKS == 1 ? 0 : slot >> 5] >> (slot & 31) & 1; }
+DEVICE bool bit(const unsigned mask[MASKS], unsigned slot) {
+    return mask[MASKS == 1 ? 0 : slot >> 5] >> (slot & 31) & 1;
+}
 
 DEVICE void put(unsigned mask[MASKS], unsigned slot, bool is_set) {
     unsigned& word = mask[MASKS == 1 ? 0 : slot >> 5];
@@ -96,7 +99,8 @@ DEVICE bool holds(const Lane& lane, unsigned edge) {
 }
 
 /// tau of a split: the points themselves for a new player, else what the record says.
-template <bool REPEATED> DEVICE void read_tau(const Context& at, const Vector* numbers, Real tau[POINTS]) {
+template <bool REPEATED>
+DEVICE void read_tau(const Context& at, const Vector* numbers, Real tau[POINTS]) {
     if constexpr (REPEATED) {
         Vector v[TAU_VECTORS];
         UNROLL
@@ -112,16 +116,19 @@ template <bool REPEATED> DEVICE void read_tau(const Context& at, const Vector* n
 }
 
 /// kappa = c / u / u with u = t + (1-t) c = t / tau: no factor on the way is beyond the numbers there are.
-template <bool REPEATED> DEVICE Real kappa_of(const Context& at, Real tau, Real c, int k) {
+template <bool REPEATED>
+DEVICE Real kappa_of(const Context& at, Real tau, Real c, int k) {
     if constexpr (!REPEATED) return 1;
     const Real one_over_u = tau * at.one_over_t[k];
     return c * one_over_u * one_over_u;
 }
 
-// -- splits one at a time ------------------------------------------------------------------------------------------------
+// -- splits one at a time
+// ------------------------------------------------------------------------------------------------
 
 /// The state of a slot: in registers, where the slot is known to the compiler, or in memory.
-template <int SLOT> struct InRegisters {
+template <int SLOT>
+struct InRegisters {
     Lane& lane;
     DEVICE unsigned slot() const { return SLOT; }
     DEVICE Real C(int k) const { return lane.C_above[SLOT][k]; }
@@ -143,7 +150,8 @@ struct InMemory {
     DEVICE void keep_G(int k, Real x) const { *place(1, k) = x; }
 };
 
-template <bool REPEATED> DEVICE Real difference(const Lane& lane, unsigned slot, bool is_right, Real w) {
+template <bool REPEATED>
+DEVICE Real difference(const Lane& lane, unsigned slot, bool is_right, Real w) {
     const Real d = (bit(lane.went_left, slot) != is_right ? (Real)1 : (Real)0) - w;
     return !REPEATED || bit(lane.held, slot) ? d : (Real)0;
 }
@@ -179,7 +187,8 @@ DEVICE void middle(Lane& lane, const Context& at, const Vector* record, const Sl
 }
 
 /// {op and slot, player, w_left, w_right}, and for a repeated player {c, -, -, -}, tau
-template <bool REPEATED, class Slot> DEVICE void up(Lane& lane, const Context& at, const Vector* record, const Slot slot) {
+template <bool REPEATED, class Slot>
+DEVICE void up(Lane& lane, const Context& at, const Vector* record, const Slot slot) {
     const Vector head = record[0];
     const Real c = REPEATED ? record[1].x : (Real)1;
     Real tau[POINTS];
@@ -197,10 +206,12 @@ template <bool REPEATED, class Slot> DEVICE void up(Lane& lane, const Context& a
     add(at, {bits(head.y)}, {phi});
 }
 
-// -- bottoms -------------------------------------------------------------------------------------------------------------
+// -- bottoms
+// -------------------------------------------------------------------------------------------------------------
 
 /// A split of two leaves: G = mean + tau D. {op, condition, player, mean}, {D left, D right, edge above, c}, tau
-template <bool REPEATED> DEVICE void pair(Lane& lane, const Context& at, const Vector* record) {
+template <bool REPEATED>
+DEVICE void pair(Lane& lane, const Context& at, const Vector* record) {
     const Vector head = record[0], more = record[1];
     Real tau[POINTS];
     read_tau<REPEATED>(at, record + 2, tau);
@@ -216,12 +227,14 @@ template <bool REPEATED> DEVICE void pair(Lane& lane, const Context& at, const V
 }
 
 /// A split of two pairs, all of new players: G = mean + t first + t² second.
-/// {-, condition, player, -}, {w_left, w_right, E left, E right}, and for each pair {condition, player, D left, D right}
+/// {-, condition, player, -}, {w_left, w_right, E left, E right}, and for each pair {condition, player, D left, D
+/// right}
 struct Twig {
     Real first, second;
 
     /// In come the moments of C, of degree 0 and 1; out comes what three players get.
-    DEVICE void walk(const Context& at, const Vector* record, Real moment0, Real moment1, unsigned players[3], Real phi[3]) {
+    DEVICE void walk(const Context& at, const Vector* record, Real moment0, Real moment1, unsigned players[3],
+                     Real phi[3]) {
         const Vector head = record[0], split = record[1], left = record[2], right = record[3];
         const bool goes = goes_left(at, bits(head.y));
         const Real D_left = goes_left(at, bits(left.x)) ? left.z : left.w;
@@ -238,7 +251,8 @@ struct Twig {
 };
 
 /// {op, …} as above; the mean is the fourth number of the head.
-template <bool SHARED_BY_SPLITS> DEVICE void twig(Lane& lane, const Context& at, const Vector* record) {
+template <bool SHARED_BY_SPLITS>
+DEVICE void twig(Lane& lane, const Context& at, const Vector* record) {
     Real moment0 = 0, moment1 = 0;
     UNROLL
     for (int k = 0; k < POINTS; ++k) {
@@ -256,7 +270,8 @@ template <bool SHARED_BY_SPLITS> DEVICE void twig(Lane& lane, const Context& at,
 }
 
 /// A split of two twigs: {op, condition, player, mean}, {w_left, w_right, E left, E right}, and both twigs.
-template <bool SHARED_BY_SPLITS> DEVICE void branch(Lane& lane, const Context& at, const Vector* record) {
+template <bool SHARED_BY_SPLITS>
+DEVICE void branch(Lane& lane, const Context& at, const Vector* record) {
     const Vector head = record[0], split = record[1];
     const bool goes = goes_left(at, bits(head.y));
     Real m0 = 0, m1 = 0, m2 = 0;
@@ -289,7 +304,8 @@ template <bool SHARED_BY_SPLITS> DEVICE void branch(Lane& lane, const Context& a
     add<7, SHARED_BY_SPLITS>(at, players, phi);
 }
 
-// -- the stream ----------------------------------------------------------------------------------------------------------
+// -- the stream
+// ----------------------------------------------------------------------------------------------------------
 
 /// Where the walk is. The head of the next record is read before a record is walked, so that nobody waits for it.
 struct Reader {
@@ -309,13 +325,26 @@ struct Reader {
 /// A leaf, or what is walked with all that is below it.
 DEVICE void bottom(Lane& lane, const Context& at, Reader& reader) {
     switch (reader.op()) {
-    case BRANCH: branch<false>(lane, at, reader.pass(10)); return;
-    case BRANCH_SHARED: branch<true>(lane, at, reader.pass(10)); return;
-    case TWIG: twig<false>(lane, at, reader.pass(4)); return;
-    case TWIG_SHARED: twig<true>(lane, at, reader.pass(4)); return;
-    case PAIR: pair<false>(lane, at, reader.pass(2)); return;
-    case PAIR_REPEATED: pair<true>(lane, at, reader.pass(2 + TAU_VECTORS)); return;
-    default: break;
+        case BRANCH:
+            branch<false>(lane, at, reader.pass(10));
+            return;
+        case BRANCH_SHARED:
+            branch<true>(lane, at, reader.pass(10));
+            return;
+        case TWIG:
+            twig<false>(lane, at, reader.pass(4));
+            return;
+        case TWIG_SHARED:
+            twig<true>(lane, at, reader.pass(4));
+            return;
+        case PAIR:
+            pair<false>(lane, at, reader.pass(2));
+            return;
+        case PAIR_REPEATED:
+            pair<true>(lane, at, reader.pass(2 + TAU_VECTORS));
+            return;
+        default:
+            break;
     }
     const Real value = reader.pass(1)->y;
     UNROLL
@@ -326,12 +355,24 @@ DEVICE void bottom(Lane& lane, const Context& at, Reader& reader) {
 template <class Slot>
 DEVICE void split(Lane& lane, const Context& at, Reader& reader, unsigned which, const Slot slot) {
     switch (which) {
-    case 0: down<false>(lane, at, reader.pass(1), slot); return;
-    case 1: down<true>(lane, at, reader.pass(1 + TAU_VECTORS), slot); return;
-    case 2: middle<false>(lane, at, reader.pass(1), slot); return;
-    case 3: middle<true>(lane, at, reader.pass(1 + TAU_VECTORS), slot); return;
-    case 4: up<false>(lane, at, reader.pass(1), slot); return;
-    default: up<true>(lane, at, reader.pass(2 + TAU_VECTORS), slot); return;
+        case 0:
+            down<false>(lane, at, reader.pass(1), slot);
+            return;
+        case 1:
+            down<true>(lane, at, reader.pass(1 + TAU_VECTORS), slot);
+            return;
+        case 2:
+            middle<false>(lane, at, reader.pass(1), slot);
+            return;
+        case 3:
+            middle<true>(lane, at, reader.pass(1 + TAU_VECTORS), slot);
+            return;
+        case 4:
+            up<false>(lane, at, reader.pass(1), slot);
+            return;
+        default:
+            up<true>(lane, at, reader.pass(2 + TAU_VECTORS), slot);
+            return;
     }
 }
 
@@ -342,40 +383,47 @@ DEVICE void walk_piece(Lane& lane, const Context& at, const Vector* first) {
     for (;;) {
         const unsigned op = reader.op();
         switch (op) {
-        case END: return;
-        case ROOT:
-            reader.pass(1);
-            UNROLL
-            for (int k = 0; k < POINTS; ++k) lane.C[k] = at.weights[k];
-            continue;
-        case DEEP: split(lane, at, reader, reader.head >> 8 & 7, InMemory{at, reader.head >> 11}); continue;
-#define SPLIT_CASE(slot, which)                                                                                        \
-    case FIRST_OF_SLOTS + 6 * slot + which: split(lane, at, reader, which, InRegisters<slot>{lane}); continue;
-#define SPLIT_CASES(slot)                                                                                              \
-    SPLIT_CASE(slot, 0)                                                                                                \
-    SPLIT_CASE(slot, 1)                                                                                                \
-    SPLIT_CASE(slot, 2)                                                                                                \
-    SPLIT_CASE(slot, 3)                                                                                                \
-    SPLIT_CASE(slot, 4)                                                                                                \
+            case END:
+                return;
+            case ROOT:
+                reader.pass(1);
+                UNROLL
+                for (int k = 0; k < POINTS; ++k) lane.C[k] = at.weights[k];
+                continue;
+            case DEEP:
+                split(lane, at, reader, reader.head >> 8 & 7, InMemory{at, reader.head >> 11});
+                continue;
+#define SPLIT_CASE(slot, which)                                  \
+    case FIRST_OF_SLOTS + 6 * slot + which:                      \
+        split(lane, at, reader, which, InRegisters<slot>{lane}); \
+        continue;
+#define SPLIT_CASES(slot) \
+    SPLIT_CASE(slot, 0)   \
+    SPLIT_CASE(slot, 1)   \
+    SPLIT_CASE(slot, 2)   \
+    SPLIT_CASE(slot, 3)   \
+    SPLIT_CASE(slot, 4)   \
     SPLIT_CASE(slot, 5)
 #if REGISTER_SLOTS > 1
-            SPLIT_CASES(1)
+                SPLIT_CASES(1)
 #endif
 #if REGISTER_SLOTS > 2
-            SPLIT_CASES(2)
+                SPLIT_CASES(2)
 #endif
 #if REGISTER_SLOTS > 3
-            SPLIT_CASES(3)
+                SPLIT_CASES(3)
 #endif
 #if REGISTER_SLOTS > 4
-            SPLIT_CASES(4)
+                SPLIT_CASES(4)
 #endif
-        default: break;
+            default:
+                break;
         }
         const InRegisters<0> slot{lane};
         if (op == FIRST_OF_SLOTS) down<false>(lane, at, reader.pass(1), slot);
         if (op == FIRST_OF_SLOTS + 1) down<true>(lane, at, reader.pass(1 + TAU_VECTORS), slot);
-        // Which bottom this is: 0, of no fork; 1 and 2, the left one of a new and of a repeated player; 3 and 4, the right.
+        // Which bottom this is: 0, of no fork; 1 and 2, the left one of a new and of a repeated player; 3 and 4, the
+        // right.
         unsigned which = op >= FIRST_OF_SLOTS ? op - FIRST_OF_SLOTS + 1 : 0;
         KEEP_LOOP
         for (;;) {
@@ -408,8 +456,8 @@ DEVICE void copy_piece(char* to, const Real* stream, const Int* cuts, Int piece,
 }
 
 /// Adds the values of one chunk to the totals, and begins again from zero. `is_alone`: no other block has these rows.
-DEVICE void add_to_totals(const Context& at, const Group& group, const int* players, Int n_players, Int row, Int* totals,
-                          Int pitch, Int n_limb, Real scale, bool is_alone) {
+DEVICE void add_to_totals(const Context& at, const Group& group, const int* players, Int n_players, Int row,
+                          Int* totals, Int pitch, Int n_limb, Real scale, bool is_alone) {
     UNROLL_4
     for (int p = 0; p < group.n_players; ++p) {
         const Real x = at.phi[p * at.stride] * scale;  // a power of two: exact
