@@ -14,16 +14,25 @@ namespace linear_treeshap {
 
 namespace {
 
-// Background rows that are read at once, for the tables and for the scan.
+// Background rows that are read at once for the tables.
 constexpr std::size_t kReadRows = 8192;
-constexpr std::size_t kScannedRows = 1024;
 
-// Rows of a task: enough to use each table often while it is near; few where leaves are scanned.
+// Rows of a task: enough to use each table often while it is near, and to meet alike ones where leaves are scanned.
 constexpr std::size_t kTaskRows = 1024;
-constexpr std::size_t kScanTaskRows = 64;
+static_assert(kTaskRows >= kScanRows);
 
 // Tables may be as large as this together, which also bounds the time it takes to fill them.
 constexpr std::size_t kMaxTableBytes = std::size_t{256} << 20;
+
+// Doubles that a scan keeps for its rows, if that is enough for one block of them.
+constexpr std::size_t kMaxScanDoubles = std::size_t{1} << 19;
+
+// Many at once, since rows that are alike are explained once; fewer where paths are long or outputs are many.
+std::size_t rows_per_scan(const BackgroundTree& tree, std::int32_t n_outputs, bool of_pairs) {
+    const std::size_t n_players = at(tree.n_players_on_path);
+    const std::size_t per_row = at(n_outputs) * n_players * (of_pairs ? n_players : 1);
+    return round_to_blocks(std::min(kScanRows, kMaxScanDoubles / std::max<std::size_t>(1, per_row)));
+}
 
 // The bits of the largest table: its states must be worth their while against the background rows that a
 // scan would meet.
@@ -182,28 +191,30 @@ bool BackgroundEngine::explain_chunk(std::size_t c, const RowsView& rows, const 
         kernel_.evaluate(program_, chunk, tree, x, blocks, words);
         kernel_.look_up(planned, plan.tables.data(), words, n_words(tree), rows.n_rows, phi, n_slots * kBlockRows);
         if (planned.scan_child.empty()) continue;
-        for (std::size_t first = 0; first < n_background_; first += kScannedRows) {
-            const RowsView scanned = background.slice(first, kScannedRows);
+        for (std::size_t first = 0; first < n_background_; first += kScanBackground) {
+            const RowsView scanned = background.slice(first, kScanBackground);
             const std::size_t z_blocks = n_blocks(scanned.n_rows);
             auto* const z = work.background_x.reserve(z_blocks * kBlockRows * chunk.columns.size());
             kernel_.transpose(program_, chunk, scanned, z);
             auto* const z_words = work.background_satisfied.reserve(z_blocks * n_words(tree));
             kernel_.evaluate(program_, chunk, tree, z, z_blocks, z_words);
-            for (std::size_t b = 0; b < blocks; ++b)
-                for (std::size_t zb = 0; zb < z_blocks; ++zb) {
-                    const double* weights = weights_.empty() ? nullptr : weights_.data();
-                    if (row_pair_weights != nullptr) weights = row_pair_weights + b * kBlockRows * n_background_;
-                    const RowPairs row_pairs{words + b * n_words(tree),
-                                             z_words + zb * n_words(tree),
-                                             std::min<std::size_t>(kBlockRows, rows.n_rows - b * kBlockRows),
-                                             std::min<std::size_t>(kBlockRows, scanned.n_rows - zb * kBlockRows),
-                                             weights == nullptr ? nullptr : weights + first + zb * kBlockRows,
-                                             row_pair_weights == nullptr ? 0 : n_background_,
-                                             row_pair_weights == nullptr ? scale_ : 1.0,
-                                             phi + b * n_slots * kBlockRows,
-                                             of_pairs_ ? &plan.pairs : nullptr};
-                    if (!kernel_.scan(chunk, tree, planned, *moments_, row_pairs, worker)) return false;
-                }
+            const std::size_t scan_rows = rows_per_scan(planned, chunk.n_outputs, of_pairs_);
+            for (std::size_t b = 0; b < blocks; b += scan_rows / kBlockRows) {
+                const double* weights = weights_.empty() ? nullptr : weights_.data();
+                if (row_pair_weights != nullptr) weights = row_pair_weights + b * kBlockRows * n_background_;
+                const RowPairs row_pairs{words + b * n_words(tree),
+                                         z_words,
+                                         n_words(tree),
+                                         std::min<std::size_t>(scan_rows, rows.n_rows - b * kBlockRows),
+                                         scanned.n_rows,
+                                         weights == nullptr ? nullptr : weights + first,
+                                         row_pair_weights == nullptr ? 0 : n_background_,
+                                         row_pair_weights == nullptr ? scale_ : 1.0,
+                                         phi + b * n_slots * kBlockRows,
+                                         n_slots * kBlockRows,
+                                         of_pairs_ ? &plan.pairs : nullptr};
+                if (!kernel_.scan(chunk, tree, planned, *moments_, row_pairs, worker)) return false;
+            }
         }
     }
     const auto n_outputs = static_cast<std::size_t>(program_.n_outputs);
@@ -224,7 +235,6 @@ std::size_t BackgroundEngine::rows_per_task(std::size_t n_rows, int n_threads) c
         const std::size_t bytes_per_row =
             8 * (chunk.columns.size() + plans_[c].items.size() * static_cast<std::size_t>(chunk.n_outputs));
         rows = rows_that_fit(rows, bytes_per_row);
-        if (plans_[c].is_scanned) rows = std::min(rows, kScanTaskRows);
     }
     if (n_threads > 1) rows = std::min(rows, n_rows / (4 * static_cast<std::size_t>(n_threads)));
     return round_to_blocks(rows);

@@ -114,6 +114,7 @@ class Planner {
         }
         if (scanned.empty()) return;
         plan_.scan_child.assign(2 * tree_.splits.size(), kNothing);
+        plan_.n_splits_below = n_below_;
         for (auto edge : scanned)
             for (; edge >= 0 && plan_.scan_child[at(edge)] == kNothing; edge = parent_edge[at(edge / 2)]) {
                 plan_.scan_child[at(edge)] = tree_.splits[at(edge / 2)].child[edge % 2];
@@ -174,7 +175,7 @@ class Planner {
     int n_outputs_, max_bits_;
     Pairs* pairs_;
     Listener& listener_;
-    std::vector<int> n_above_, n_below_;
+    std::vector<std::int32_t> n_above_, n_below_;
     std::vector<bool> is_root_;
     BackgroundTree plan_;
 };
@@ -182,13 +183,14 @@ class Planner {
 }  // namespace
 
 Moments::Moments(const Rule& rule, int n_players)
-    : n_(std::max(1, n_players)), moment_(static_cast<std::size_t>(n_) * static_cast<std::size_t>(n_), 0.0) {
+    : stride_(at(std::max(1, n_players)) + 1), moment_((stride_ + 1) * stride_, 0.0) {
+    const std::size_t n = stride_ - 1;
     for (std::size_t point = 0; point < rule.point.size(); ++point) {
         double of_absent = rule.weight[point];
-        for (int l = 0; l < n_; ++l, of_absent *= rule.absent[point]) {
+        for (std::size_t l = 0; l < n; ++l, of_absent *= rule.absent[point]) {
             double both = of_absent;
-            for (int k = 0; k + l < n_; ++k, both *= rule.point[point])
-                moment_[static_cast<std::size_t>(l * n_ + k)] += both;
+            for (std::size_t k = 0; k + l < n; ++k, both *= rule.point[point])
+                moment_[(l + 1) * stride_ + k + 1] += both;
         }
     }
 }

@@ -78,19 +78,23 @@ struct BackgroundTree {
     std::vector<std::int32_t> player;      // in the chunk's numbering
     std::vector<std::int32_t> lane_slot;   // where φ of each lane lies
     std::vector<std::int32_t> scan_child;  // by edge: a split, or ~leaf, or kNothing; empty if tables have all leaves
-    int n_players_on_path = 0;             // at most
+    std::vector<std::int32_t> n_splits_below;  // by split, itself included; empty as scan_child
+    int n_players_on_path = 0;                 // at most
 };
 
 // M(k, l) for all k + l below the number of players on a path.
 class Moments {
   public:
     explicit Moments(const Rule& rule, int n_players);
-    double operator()(int k, int l) const { return moment_[static_cast<std::size_t>(l * n_ + k)]; }
-    const double* of_absent(int l) const { return &moment_[static_cast<std::size_t>(l * n_)]; }
+    double operator()(int k, int l) const { return gain(l)[k + 1]; }
+    // Of p players of β and q of α, by p: M(p-1, q), what each of β gains, and M(p, q-1), what each of α loses; 0 where
+    // there is nobody.
+    const double* gain(int q) const { return &moment_[(at(q) + 1) * stride_]; }
+    const double* loss(int q) const { return &moment_[at(q) * stride_ + 1]; }
 
   private:
-    int n_;
-    std::vector<double> moment_;
+    std::size_t stride_;
+    std::vector<double> moment_;  // M(k, l) at [l + 1][k + 1], zeros before the first and after the last
 };
 
 // Which leaves become tables of which shape; `max_bits` is the largest. With `pairs` it is them that have

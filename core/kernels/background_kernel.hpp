@@ -10,15 +10,22 @@
 
 namespace linear_treeshap {
 
-// A block of rows and a block of background rows, before the leaves of a tree that are in no table.
+// Rows, and background rows, that are scanned at once.
+inline constexpr std::size_t kScanRows = 1024;
+inline constexpr std::size_t kScanBackground = 1024;
+
+// Some rows and background rows, before the leaves of a tree that are in no table.
 struct RowPairs {
-    const std::uint64_t* row_words;  // of one block each: n_words(tree)
+    const std::uint64_t* row_words;  // [block][n_words(tree)]
     const std::uint64_t* background_words;
-    std::size_t n_rows, n_background;  // of up to 64
-    const double* weights;             // of the background rows; null: ones
-    std::size_t weights_per_row;       // 0 if all rows share their weights, else how far apart those of two rows are
+    std::size_t words_per_block;
+    std::size_t n_rows;           // of up to kScanRows
+    std::size_t n_background;     // of up to kScanBackground
+    const double* weights;        // of the background rows; null: ones
+    std::size_t weights_per_row;  // 0 if all rows share their weights, else how far apart those of two rows are
     double scale;
-    double* phi;         // [slot][64 rows], added to
+    double* phi;  // [block][slot][64 rows], added to
+    std::size_t phi_per_block;
     const Pairs* pairs;  // null: values of players
 };
 

@@ -9,7 +9,7 @@
 //   fma(a, b, c)                     a·b + c, of Vec, Quad and double alike: rounded once if the machine can, and
 //                                    never by some of the three only; fnma(a, b, c) is c - a·b, of Vec
 //   Mask                             mask_of(bits): one of the lowest kLanes bits for each lane
-//   select(mask, yes, no)            where(mask, yes): 0.0 in the other lanes
+//   select(mask, yes, no)            where(mask, yes): 0.0 in the other lanes; add_where(mask, a, b): b only there
 //   Square, transpose(square)        kLanes vectors, turned round
 //   gather(table, bytes)             table[bytes[lane]]
 //   Table<8 or 16>(entries)[index]   the same from few entries; index_of(bytes), where a byte is the sum of the
@@ -19,8 +19,11 @@
 //   at_most<kRows>(x, t, missing)    bit r: is x[r] <= t, or missing and `missing`? float and double
 //   in_words<kRows>(x, s, missing)   bit r: is x[r], cut to an integer, a member of s, SetWords of at most
 //                                    kMaxSetWords words of a bitset? Numbers that are no code are in no set
-//   add_player(sets, rows, player)   to sets of up to 32 players, a word for each of 64 rows, where a row's bit is set
+//   add_player(sets, rows, p, to)    to[r] is sets[r], up to 32 players in a word, and p as well if bit r is set
+//   having(sets, p)                  bit r: is p in sets[r]?
 //   disjoint(sets, other)            bit r: has sets[r] no player of `other`?
+//   keep(words, whole, others, to)   to[r] = words[r] if bit r of `whole` is set, else words[r] & others; returns the
+//                                    bits of the rows that have something left
 //   Quad                             four doubles on every machine, which is what one row computes with: load(Four),
 //                                    store(Four, a), spread(x), spread<lane>(a), lane<lane>(a), a + b, a * b
 #pragma once

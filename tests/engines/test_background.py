@@ -102,10 +102,50 @@ def test_long_paths_equal_the_definition(n_players: int) -> None:
         assert_equal(values(background_engine(ensemble, background, kernel=kernel), rows), expected, ensemble)
 
 
+@pytest.mark.parametrize("n_players", [32, 36])
+def test_long_paths_with_bottoms_beside_them_equal_the_definition(n_players: int) -> None:
+    """A path with a split beside each of its edges: small subtrees on either side of where a word of a set is
+    full, with so many kinds of rows that they need several blocks, and with few."""
+    rng = np.random.default_rng(n_players)
+    ensemble = comb(rng.permutation(n_players + 1))
+    rows, background_rows = (
+        np.where(rng.random((n, n_players + 1)) < 2 / n_players, 1.0, -1.0) for n in (200, 70)
+    )
+    background = Background(background_rows, rng.random(70))
+    expected = exact(ensemble, rows[:1], background)
+    for kernel in _core.kernels():
+        engine = background_engine(ensemble, background, kernel=kernel, scan_only=True)
+        assert_equal(values(engine, rows)[:1], expected, ensemble, kernel)
+
+
+def comb(features: npt.NDArray[np.int64]) -> TreeEnsemble:
+    """A chain over all features but the last; each of its leaves is a split on the next feature."""
+    path = chain(features[:-1].tolist())
+    left, right, feature = path.left.copy(), path.right.copy(), path.feature.copy()
+    teeth = np.arange(1, len(left), 2)
+    left[teeth] = len(left) + 2 * np.arange(len(teeth))
+    right[teeth], feature[teeth] = left[teeth] + 1, features[1:]
+    n_new = 2 * len(teeth)
+    none = np.full(n_new, -1)
+    return replace(
+        path,
+        tree_offsets=np.array([0, len(left) + n_new]),
+        left=np.concatenate([left, none]),
+        right=np.concatenate([right, none]),
+        feature=np.concatenate([feature, none]),
+        threshold=np.zeros(len(left) + n_new),
+        missing_left=np.zeros(len(left) + n_new, dtype=bool),
+        category_set=np.full(len(left) + n_new, -1),
+        cover=np.concatenate([path.cover, np.repeat(path.cover[teeth] / 2, 2)]),
+        value=np.concatenate([path.value, np.arange(1.0, n_new + 1)[:, None]]),
+        row_format=RowFormat(n_features=len(features)),
+    )
+
+
 def test_tables_and_scan_agree_on_blocks_of_rows() -> None:
     """More rows and background rows than a block of 64 holds, of every remainder that matters."""
     rng = np.random.default_rng(3)
-    for n_rows, n_background in ((1, 200), (65, 64), (130, 65), (200, 1), (64, 1100)):
+    for n_rows, n_background in ((1, 200), (65, 64), (130, 65), (200, 1), (64, 1100), (1100, 70)):
         ensemble = random_ensemble(rng, n_features=9, max_depth=9, max_leaves=80, n_outputs=2)
         background = Background(rows_as_read(rng, ensemble, n_background), rng.random(n_background))
         rows = rows_as_read(rng, ensemble, n_rows)

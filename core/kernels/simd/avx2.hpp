@@ -36,6 +36,7 @@ inline Vec fma(Vec a, Vec b, Vec c) { return {_mm256_fmadd_pd(a.v, b.v, c.v)}; }
 inline Vec fnma(Vec a, Vec b, Vec c) { return {_mm256_fnmadd_pd(a.v, b.v, c.v)}; }
 inline Vec select(Mask m, Vec yes, Vec no) { return {_mm256_blendv_pd(no.v, yes.v, m.m)}; }
 inline Vec where(Mask m, Vec yes) { return {_mm256_and_pd(yes.v, m.m)}; }
+inline Vec add_where(Mask m, Vec a, Vec b) { return a + where(m, b); }
 
 struct MaskTable {
     alignas(32) std::int64_t lane[1 << kLanes][kLanes];
@@ -184,15 +185,39 @@ inline std::uint64_t in_words(const double* x, const SetWords& set, bool missing
     return bits;
 }
 
-inline void add_player(std::uint32_t* sets, std::uint64_t rows, int player) {
+inline void add_player(const std::uint32_t* sets, std::uint64_t rows, int player, std::uint32_t* to) {
     const __m256i own_bit = _mm256_setr_epi32(1, 2, 4, 8, 16, 32, 64, 128);
     const __m256i bit = _mm256_set1_epi32(static_cast<int>(1U << player));
     for (int i = 0; i < 64; i += 8) {
-        auto* const eight = reinterpret_cast<__m256i*>(sets + i);
+        const __m256i old = _mm256_load_si256(reinterpret_cast<const __m256i*>(sets + i));
         const __m256i all_bits = _mm256_set1_epi32(static_cast<int>(rows >> i));
         const __m256i is_set = _mm256_cmpeq_epi32(_mm256_and_si256(all_bits, own_bit), own_bit);
-        _mm256_store_si256(eight, _mm256_or_si256(_mm256_load_si256(eight), _mm256_and_si256(is_set, bit)));
+        _mm256_store_si256(reinterpret_cast<__m256i*>(to + i), _mm256_or_si256(old, _mm256_and_si256(is_set, bit)));
     }
+}
+inline std::uint64_t keep(const std::uint64_t* words, std::uint64_t whole, std::uint64_t others, std::uint64_t* to) {
+    const __m256i all = _mm256_set1_epi64x(static_cast<long long>(others)), none = _mm256_setzero_si256();
+    std::uint64_t is_empty = 0;
+    for (int i = 0; i < 64; i += 4) {
+        const __m256i old = _mm256_load_si256(reinterpret_cast<const __m256i*>(words + i));
+        const __m256i is_whole = _mm256_castpd_si256(mask_of(whole >> i).m);
+        const __m256i kept = _mm256_and_si256(old, _mm256_or_si256(all, is_whole));
+        _mm256_store_si256(reinterpret_cast<__m256i*>(to + i), kept);
+        const __m256d empty = _mm256_castsi256_pd(_mm256_cmpeq_epi64(kept, none));
+        is_empty |= std::uint64_t{static_cast<unsigned>(_mm256_movemask_pd(empty))} << i;
+    }
+    return ~is_empty;
+}
+inline std::uint64_t having(const std::uint32_t* sets, int player) {
+    const __m128i to_sign = _mm_cvtsi32_si128(31 - player);
+    std::uint64_t out = 0;
+    for (int i = 0; i < 64; i += 8) {
+        const __m256i eight = _mm256_load_si256(reinterpret_cast<const __m256i*>(sets + i));
+        const auto bits =
+            static_cast<unsigned>(_mm256_movemask_ps(_mm256_castsi256_ps(_mm256_sll_epi32(eight, to_sign))));
+        out |= std::uint64_t{bits} << i;
+    }
+    return out;
 }
 inline std::uint64_t disjoint(const std::uint32_t* sets, std::uint32_t other) {
     const __m256i all = _mm256_set1_epi32(static_cast<int>(other));

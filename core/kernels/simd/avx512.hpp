@@ -48,6 +48,7 @@ inline Vec fnma(Vec a, Vec b, Vec c) { return {_mm512_fnmadd_pd(a.v, b.v, c.v)};
 inline Mask mask_of(std::uint64_t bits) { return {static_cast<__mmask8>(bits)}; }
 inline Vec select(Mask m, Vec yes, Vec no) { return {_mm512_mask_blend_pd(m.m, no.v, yes.v)}; }
 inline Vec where(Mask m, Vec yes) { return {_mm512_maskz_mov_pd(m.m, yes.v)}; }
+inline Vec add_where(Mask m, Vec a, Vec b) { return {_mm512_mask_add_pd(a.v, m.m, a.v, b.v)}; }
 
 inline Index index_of(const std::uint8_t* states) {
     return {_mm512_maskz_cvtepu8_epi64(0xff, _mm_loadl_epi64(reinterpret_cast<const __m128i*>(states)))};
@@ -161,12 +162,30 @@ inline std::uint64_t in_words(const double* x, const SetWords& set, bool missing
     return bits;
 }
 
-inline void add_player(std::uint32_t* sets, std::uint64_t rows, int player) {
+inline void add_player(const std::uint32_t* sets, std::uint64_t rows, int player, std::uint32_t* to) {
     const __m512i bit = _mm512_set1_epi32(static_cast<int>(1U << player));
     for (int i = 0; i < 64; i += 16) {
         const __m512i old = _mm512_load_si512(sets + i);
-        _mm512_store_si512(sets + i, _mm512_mask_or_epi32(old, static_cast<__mmask16>(rows >> i), old, bit));
+        _mm512_store_si512(to + i, _mm512_mask_or_epi32(old, static_cast<__mmask16>(rows >> i), old, bit));
     }
+}
+inline std::uint64_t keep(const std::uint64_t* words, std::uint64_t whole, std::uint64_t others, std::uint64_t* to) {
+    const __m512i all = _mm512_set1_epi64(static_cast<long long>(others));
+    std::uint64_t is_left = 0;
+    for (int i = 0; i < 64; i += 8) {
+        const __m512i old = _mm512_load_si512(words + i);
+        const __m512i kept = _mm512_mask_and_epi64(old, static_cast<__mmask8>(~whole >> i), old, all);
+        _mm512_store_si512(to + i, kept);
+        is_left |= std::uint64_t{_mm512_test_epi64_mask(kept, kept)} << i;
+    }
+    return is_left;
+}
+inline std::uint64_t having(const std::uint32_t* sets, int player) {
+    const __m512i bit = _mm512_set1_epi32(static_cast<int>(1U << player));
+    std::uint64_t out = 0;
+    for (int i = 0; i < 64; i += 16)
+        out |= std::uint64_t{_mm512_test_epi32_mask(_mm512_load_si512(sets + i), bit)} << i;
+    return out;
 }
 inline std::uint64_t disjoint(const std::uint32_t* sets, std::uint32_t other) {
     const __m512i all = _mm512_set1_epi32(static_cast<int>(other));

@@ -38,6 +38,7 @@ inline Vec operator+(Vec a, Vec b) { return {a.v + b.v}; }
 inline Vec operator-(Vec a, Vec b) { return {a.v - b.v}; }
 inline Vec operator/(Vec a, Vec b) { return {a.v / b.v}; }
 inline Vec where(Mask m, Vec yes) { return {(DoubleVector)((IntVector)yes.v & m.m)}; }
+inline Vec add_where(Mask m, Vec a, Vec b) { return a + where(m, b); }
 #if defined(__aarch64__)  // always has fused operations, and one that selects
 inline Vec fma(Vec a, Vec b, Vec c) { return {vfmaq_f64(c.v, a.v, b.v)}; }
 inline Vec fnma(Vec a, Vec b, Vec c) { return {vfmsq_f64(c.v, a.v, b.v)}; }
@@ -144,8 +145,21 @@ inline std::uint64_t in_words(const Number* x, const SetWords& set, bool missing
     return bits;
 }
 
-inline void add_player(std::uint32_t* sets, std::uint64_t rows, int player) {
-    for (std::size_t i = 0; i < 64; ++i) sets[i] |= static_cast<std::uint32_t>((rows >> i) & 1) << player;
+inline void add_player(const std::uint32_t* sets, std::uint64_t rows, int player, std::uint32_t* to) {
+    for (std::size_t i = 0; i < 64; ++i) to[i] = sets[i] | static_cast<std::uint32_t>((rows >> i) & 1) << player;
+}
+inline std::uint64_t keep(const std::uint64_t* words, std::uint64_t whole, std::uint64_t others, std::uint64_t* to) {
+    std::uint64_t is_left = 0;
+    for (std::size_t i = 0; i < 64; ++i) {
+        to[i] = words[i] & (others | (0 - ((whole >> i) & 1)));
+        is_left |= std::uint64_t{to[i] != 0} << i;
+    }
+    return is_left;
+}
+inline std::uint64_t having(const std::uint32_t* sets, int player) {
+    std::uint64_t out = 0;
+    for (std::size_t i = 0; i < 64; ++i) out |= std::uint64_t{(sets[i] >> player) & 1} << i;
+    return out;
 }
 inline std::uint64_t disjoint(const std::uint32_t* sets, std::uint32_t other) {
     std::uint64_t out = 0;
