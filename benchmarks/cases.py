@@ -67,7 +67,7 @@ def catboost() -> Problem:
     return Problem(model, data.generated(10_000, seed=1).X, train.source)
 
 
-def random_forest() -> Problem:
+def random_forest(n_rows: int = 500) -> Problem:
     """Unlimited depth: paths that ask some 30 distinct features, where the published form breaks."""
     from sklearn.ensemble import RandomForestRegressor
 
@@ -75,7 +75,7 @@ def random_forest() -> Problem:
     train, test = split(conductor, n_test=4_263)
     model = RandomForestRegressor(100, max_features=0.3, random_state=0, n_jobs=1)
     model.fit(conductor.X[train], conductor.y[train])
-    return Problem(model, conductor.X[test][:500], conductor.source)
+    return Problem(model, conductor.X[test][:n_rows], conductor.source)
 
 
 def big_forest() -> Problem:
@@ -106,9 +106,9 @@ def with_background(make: Callable[[], Problem], n_background: int) -> Problem:
     return replace(make(), background=data.generated(n_background, seed=2).X)
 
 
-def forest_with_background() -> Problem:
-    problem = random_forest()
-    return replace(problem, rows=problem.rows[100:200], background=problem.rows[:100])
+def forest_with_background(n_background: int) -> Problem:
+    problem = random_forest(n_background + 500)
+    return replace(problem, rows=problem.rows[n_background:], background=problem.rows[:n_background])
 
 
 def split(table: data.Data, n_test: int) -> tuple[npt.NDArray[np.intp], npt.NDArray[np.intp]]:
@@ -185,9 +185,21 @@ _ALL = (
         ("shap", "shapiq", "woodelf"),
     ),
     Case(
+        "background-100x12-1000",
+        "1,000 background rows, 100 trees of depth 12",
+        partial(with_background, partial(xgboost, 100, 12, 1_000), 1_000),
+        ("shap", "shapiq"),
+    ),
+    Case(
         "background-forest",
         "100 background rows, a random forest of unlimited depth",
-        forest_with_background,
+        partial(forest_with_background, 100),
+        ("shap", "shapiq"),
+    ),
+    Case(
+        "background-forest-1000",
+        "1,000 background rows, a random forest of unlimited depth",
+        partial(forest_with_background, 1_000),
         ("shap", "shapiq"),
     ),
 )
