@@ -45,8 +45,9 @@ test-sanitized: $(SANITIZED)/.package $(VENV)/.test  ## Run the native paths und
 	  ASAN_OPTIONS=detect_leaks=0 PYTHONPATH=$(SANITIZED) \
 	  $(RUN) -m pytest -q -p no:cacheprovider $(ON_ALL_CORES) -k "not ctrl_c and not threads_cannot" \
 	  tests/engines/test_kernel.py tests/engines/test_engine.py tests/engines/test_interactions.py \
-	  tests/engines/test_background.py tests/engines/test_device.py tests/engines/test_reentry.py tests/importers/test_records.py \
-	  tests/reference/test_paper.py
+	  tests/engines/test_background.py tests/engines/test_reentry.py tests/importers/test_records.py \
+	  tests/reference/test_paper.py $(addprefix tests/engines/test_device.py::test_,random_models complete_trees chains \
+	  a_path_of_more_players_than_shared_memory_holds more_thresholds_than_a_byte_counts)
 
 # On a machine with a GPU, whose Python has CuPy, pytest, hypothesis and this package; the libraries of models need not
 # be there, because `make zoo-files`, elsewhere, writes what is needed of them to build/zoo.

@@ -634,9 +634,11 @@ class TreeExplainer:
         rows = None if self._preprocessing is not None else plain_rows(X, ensemble.row_format)
         if rows is None or target.out is not None or target.progress:
             user_rows = self._read(X, ensemble)
-            return to_gpu(self._explained(user_rows, ensemble, engine, check_additivity, target))
+            values = self._explained(user_rows, ensemble, engine, check_additivity, target)
+            returned = target.returned(values, user_rows)
+            return to_gpu(returned) if target.out is None else returned
         shape = (len(rows), engine.n_players, engine.n_outputs)
-        values = engine.device.arrays.empty(shape, dtype=target.dtype)
+        values = engine.device.arrays.empty(shape, dtype=target.checked_dtype)
         engine.values(rows, values)
         some = np.unique(np.linspace(0, max(len(rows) - 1, 0), min(len(rows), SAMPLED_ROWS)).astype(np.int64))
         if not _is_off(check_additivity) and len(rows):

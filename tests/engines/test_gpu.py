@@ -80,6 +80,18 @@ def test_rows_that_do_not_fit_are_refused(explainer: Any, cupy: Any) -> None:
         TreeExplainer(explainer.ensemble, device="cuda:99")
 
 
+def test_values_go_elsewhere_if_asked(explainer: Any, cupy: Any) -> None:
+    X = rows_for(explainer.ensemble, 100)
+    out, shares = np.empty((100, 9, 2)), list[float]()
+    assert explainer.shap_values(cupy.asarray(X), out=out) is out
+    assert out.tobytes() == explainer.shap_values(X).tobytes()
+    told = explainer.shap_values(cupy.asarray(X), progress=shares.append)
+    assert told.get().tobytes() == out.tobytes()
+    assert shares[-1] == 1
+    with pytest.raises(InputError, match="float16"):
+        explainer.shap_values(cupy.asarray(X), dtype="float16")
+
+
 def test_explanations_of_rows_on_a_gpu(explainer: Any, cupy: Any) -> None:
     X = rows_for(explainer.ensemble, 20)
     np.testing.assert_array_equal(explainer(cupy.asarray(X)).values, explainer(X).values)

@@ -67,6 +67,13 @@ class OutputArray:
             tell(1.0)
         return values
 
+    @property
+    def checked_dtype(self) -> npt.DTypeLike:
+        """The type of values in a new array."""
+        if self.dtype not in ("float64", "float32", np.float64, np.float32):
+            raise InputError(f"dtype must be 'float64' or 'float32', got {self.dtype!r}.")
+        return self.dtype
+
     def returned(self, values: Values, user_rows: UserRows) -> Values:
         """What the user gets: their own array, or values without the dimensions of a single row or output."""
         if self.out is not None:
@@ -78,9 +85,7 @@ class OutputArray:
         """The array to write to, with outputs as its last dimension: the user's own if there is one."""
         shape, out = (user_rows.n_rows, *shape_of_row), self.out
         if out is None:
-            if self.dtype not in ("float64", "float32", np.float64, np.float32):
-                raise InputError(f"dtype must be 'float64' or 'float32', got {self.dtype!r}.")
-            return np.empty(shape, dtype=self.dtype)
+            return np.empty(shape, dtype=self.checked_dtype)
         expected: tuple[int, ...] = shape[:-1] if shape[-1] == 1 else shape
         expected = expected[1:] if user_rows.is_one_row else expected
         is_array = isinstance(out, np.ndarray) and out.dtype in (np.float64, np.float32)

@@ -23,10 +23,12 @@ from ..contract import Tell, Values
 from ..threads import available_cpus
 from .device import SOURCES, Kernel
 
-__all__ = ["Gpu", "find_gpu", "gpu_number"]
+__all__ = ["Gpu", "find_gpu"]
 
-#: Rows of a block that comes from ordinary memory, and how many of these are on their way at once.
-_BLOCK_BYTES, _N_LANES = 1 << 23, 3
+#: Bytes of a block of rows from ordinary memory, with its values, at least and at most; blocks that are on
+#: their way at once; and into how many a call is cut if these bytes allow: the first one has to come before
+#: anything is computed.
+_MIN_BLOCK, _MAX_BLOCK, _N_LANES, _N_BLOCKS = 1 << 23, 1 << 25, 3, 4
 #: What the rows that are explained at once may take.
 _MEMORY = 1 << 30
 #: Leaves times points times rows that take a fraction of a second.
@@ -35,7 +37,7 @@ _WORK = 1 << 37
 _COPY_THREADS = 8
 
 
-def gpu_number(device: str) -> int | None:
+def _gpu_number(device: str) -> int | None:
     """The number of a GPU that was asked for as "cuda" or "cuda:1"; None for the current one."""
     match = re.fullmatch(r"cuda(?::(\d+))?", device)
     if match is None:
@@ -47,7 +49,7 @@ def gpu_number(device: str) -> int | None:
 
 def find_gpu(device: str) -> Gpu:
     """The GPU of this name, or an error that says what is missing."""
-    number = gpu_number(device)
+    number = _gpu_number(device)
     cupy = _cupy(device)
     try:
         n_gpus = cupy.cuda.runtime.getDeviceCount()
@@ -120,7 +122,8 @@ class Gpu:
         tell: Tell | None,
     ) -> None:
         n_rows, row_bytes = len(rows), max(1, rows[0].nbytes + out[0].nbytes)
-        n_at_once = max(1, min(n_at_once, max(2048, _BLOCK_BYTES // row_bytes)))
+        wanted = int(np.clip(-(-n_rows // _N_BLOCKS), _MIN_BLOCK // row_bytes, _MAX_BLOCK // row_bytes))
+        n_at_once = max(1, min(n_at_once, wanted))
         n_threads = min(_COPY_THREADS, available_cpus()) if n_rows > n_at_once else 1
         with ThreadPoolExecutor(n_threads) as pool:
             copy = _Copy(pool, n_threads)
@@ -163,6 +166,7 @@ class _Lane:
         cupy = gpu.arrays
         self._gpu, self._runtime, self._copy = gpu, cupy.cuda.runtime, copy
         self.stream = cupy.cuda.Stream(non_blocking=True)
+        self.stream.wait_event(cupy.cuda.get_current_stream().record())  # what is there may be on its way
         self._rows, self._out = rows, out
         self._start, self._n = 0, 0  # the block under way
         with self.stream:
