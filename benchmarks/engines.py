@@ -36,7 +36,7 @@ LABELS = {
     "two-threads": "one process, two threads",
     "dask": "Dask, two processes of one thread",
     "spark": "Spark, two tasks at a time",
-    "ray": "Ray, two actors",
+    "ray": "Ray, two CPUs",
 }
 N_FILES, N_FEATURES = 40, 20
 NAMES = [f"x{number:02d}" for number in range(N_FEATURES)]
@@ -168,7 +168,7 @@ def _ray(explainer: Path) -> Iterator[Run]:
             for _ in ds.iter_batches(batch_format="pyarrow"):
                 pass
             return
-        values = adapter.explain(ds, ready, keep=["id"], concurrency=2)
+        values = adapter.explain(ds, ready, keep=["id"])
         if step == "explain":
             values.materialize()
         else:

@@ -100,7 +100,8 @@ def explain(
         As for `linear_treeshap.explain_batches`. Ray does not keep rows in order, so that "long" and "top"
         need columns to ``keep``.
     concurrency
-        How many actors explain, as for ``map_batches``: a number, or the fewest and the most.
+        How many actors explain, as for ``map_batches``: a number, or the fewest and the most. Each holds a
+        CPU, and what reads the rows needs others. None for at least one, and more as there is room.
 
     Examples
     --------

@@ -96,6 +96,16 @@ def test_every_layout_names_its_values(output: Any) -> None:
             assert line["value"] == explanation.values[row, feature, number]
 
 
+def test_actors_leave_a_cpu_to_those_who_read(tmp_path: Path) -> None:
+    """Rows from files: were all CPUs held by actors, they would wait forever for rows."""
+    pq = pytest.importorskip("pyarrow.parquet")
+    of = cut("boosted", "many")
+    for number, part in enumerate(of.parts):
+        pq.write_table(part, tmp_path / f"{number}.parquet")
+    found = lr.explain(ray.data.read_parquet(str(tmp_path)), of.case.explainer, keep=["id"])
+    assert_same_bits(found.to_pandas(), of.expected())
+
+
 def test_a_callable_class_for_those_who_map_themselves() -> None:
     """It learns the schema from its first batch."""
     of = cut("boosted", "everything")
