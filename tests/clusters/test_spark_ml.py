@@ -16,7 +16,7 @@ import pytest
 import zoo
 from cluster_cases import spark_session, started
 
-from linear_treeshap import FileFormatError, TreeExplainer, UnsupportedModelError, import_model
+from linear_treeshap import FileFormatError, TreeExplainer, UnsupportedModelError, import_model, importers
 from linear_treeshap import oracle as definition
 from linear_treeshap.importers import raw_prediction
 from linear_treeshap.rows.rows import read_rows
@@ -166,6 +166,18 @@ def test_a_directory_is_read_without_spark(tmp_path: Path) -> None:
     shown, facts = done.stdout.splitlines()
     assert shown.startswith("TreeEnsemble(4 trees")
     assert json.loads(facts)["library"] == "Spark ML"
+
+
+def test_every_refused_class_of_spark_says_what_to_explain_instead() -> None:
+    from pyspark.ml import PipelineModel, tuning
+
+    tree = trained("single leaf")
+    made = [PipelineModel([tree]), tuning.CrossValidatorModel(tree), tuning.TrainValidationSplitModel(tree)]
+    refused = {name for name in importers.REFUSED if name.startswith("pyspark.")}
+    assert {f"pyspark.{type(model).__name__}" for model in made} == refused
+    for model in made:
+        with pytest.raises(UnsupportedModelError, match=r"model\.(stages\[-1\]|bestModel)"):
+            import_model(model)
 
 
 def test_what_is_no_such_model_is_refused(tmp_path: Path) -> None:
