@@ -83,10 +83,10 @@ def test_complete_trees(depth: int, device: Device) -> None:
     assert_as_the_processor(ensemble, random_rows(np.random.default_rng(depth), ensemble, 40), device)
 
 
-@pytest.mark.parametrize("depth", [40, 150])
-@pytest.mark.parametrize("n_features", [3, 150])
+@pytest.mark.parametrize(("depth", "n_features"), [(40, 3), (150, 3), (150, 150), (300, 3)])
 def test_chains(depth: int, n_features: int, device: Device) -> None:
-    """Splits whose state is in memory, bits in several words, and more points than are walked at once."""
+    """Splits whose state is in memory, bits in several words, more points than are walked at once; the
+    deepest are walked in float64."""
     ensemble = chain([feature % n_features for feature in range(depth)], share=0.9)
     assert_as_the_processor(ensemble, random_rows(np.random.default_rng(0), ensemble, 20), device)
 

@@ -7,10 +7,9 @@ gets anything.
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from dataclasses import dataclass, replace
 from functools import cached_property
-from typing import Any
 
 import numpy as np
 import numpy.typing as npt
@@ -217,25 +216,39 @@ class Trees:
         """Only these trees."""
         return self._kept(np.isin(self.tree, trees))
 
-    def cut(self, is_too_large: Any) -> Trees:
+    def span(self, begin: int, end: int) -> Trees:
+        """Only the trees from one to before another, which costs nothing for all others."""
+        start = int(self.first[begin])
+        nodes = slice(start, int(self.first[end]))
+        parent = self.parent[nodes]
+        return Trees(
+            self.first[begin : end + 1] - start,
+            self.left[nodes] - start,
+            self.right[nodes] - start,
+            np.where(parent < 0, -1, parent - start),
+            self.is_right[nodes],
+            exponent=self.exponent,
+            **{name: getattr(self, name)[nodes] for name in _NUMBERS},
+        )
+
+    def cut(self, is_too_large: Callable[[Trees, int], bool]) -> Trees:
         """Trees that are too large become several, each with some of the leaves' values and zeros for the
-        others: values are sums over leaves. ``is_too_large`` is asked about the numbers of the nodes of a
-        tree.
+        others: values are sums over leaves. ``is_too_large`` is asked about one of some trees, by
+        its number.
         """
         parts: list[Trees] = []
         small = []
         for tree in range(self.n_trees):
-            nodes = np.arange(self.first[tree], self.first[tree + 1])
-            if not is_too_large(self, nodes):
+            if not is_too_large(self, tree):
                 small.append(tree)
                 continue
-            alone = self.some([tree])
+            alone = self.span(tree, tree + 1)
             ordered = alone._leaves_in_order()
             pending = [(0, len(ordered))]
             while pending:
                 begin, end = pending.pop()
                 part = alone._with_leaves(ordered[begin:end])
-                if end - begin > 1 and is_too_large(part, np.arange(len(part.left))):
+                if end - begin > 1 and is_too_large(part, 0):
                     middle = (begin + end) // 2
                     pending += [(middle, end), (begin, middle)]
                 else:
