@@ -173,7 +173,7 @@ def test_works_after_a_fork_in_the_midst_of_other_threads_work(name: str, explai
 LONG_CASE = """
 from engine_cases import forest_for
 case, rows = forest_for({name!r}, n_copies=20)
-X = np.tile(rows(1000), (20, 1))
+X = np.tile(rows(1000), ({times}, 1))
 out = np.empty((len(X), *case.shape))
 """
 
@@ -181,7 +181,7 @@ out = np.empty((len(X), *case.shape))
 @pytest.mark.parametrize("n_jobs", [1, 2])
 def test_ctrl_c_interrupts_within_a_second(name: str, n_jobs: int) -> None:
     interrupt(
-        LONG_CASE.format(name=name),
+        LONG_CASE.format(name=name, times=2_000 if name == "values on gpu" else 20),
         f"case.write(X, out, n_jobs={n_jobs})",
         f"case.explain(X[:10], n_jobs={n_jobs})",
     )

@@ -125,6 +125,7 @@ CASES = {
     **{
         f"values on {name}": Kind(
             _on_device(name),
+            n_long=400_000 if name == "gpu" else 4_000,
             rounds_float32=False,
             definition=lambda e, x, b: oracle.shapley_values(e, x, by="leaves"),
         )
