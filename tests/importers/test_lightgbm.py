@@ -170,6 +170,15 @@ def test_a_file_cut_short_anywhere_in_its_trees_is_refused(tmp_path: Path, small
             read_file(path)
 
 
+def test_an_average_of_no_trees_is_read(tmp_path: Path, small_model_text: str) -> None:
+    """Whatever it means, nothing is divided by their number."""
+    head, trees = small_model_text.split("Tree=0", 1)
+    head = head[: head.index("tree_sizes=")] + "tree_sizes=\n"
+    path = tmp_path / "model.txt"
+    path.write_text(f"{head}average_output\n\n{trees[trees.index('end of trees') :]}")
+    assert read_file(path).n_trees == 0
+
+
 def test_a_damaged_file_never_does_more_than_raise(tmp_path: Path, small_model_text: str) -> None:
     """Changed bytes give a clear error or another well-formed model, never a crash."""
     content = np.frombuffer(small_model_text.encode(), dtype=np.uint8)

@@ -196,7 +196,7 @@ def _build(
         raise FileFormatError("The LightGBM model is damaged: a tree has no leaves.")
     value = columns.take("leaf_value", n_leaves)
     if "average_output" in header:  # random forests average their rounds
-        value *= n_outputs / len(n_leaves)
+        value *= n_outputs / max(1, len(n_leaves))
     arrays, zero_is_missing = _trees(columns, n_leaves, value)
     categorical = np.unique(arrays["feature"][arrays["category_set"] >= 0]).tolist()
     row_format = _row_format(header, said, zero_is_missing, frozenset(categorical))
