@@ -54,8 +54,8 @@ def mutate(rng: np.random.Generator, kind: str, data: bytes, other: bytes) -> tu
         if known is not None and rng.random() < 0.6:
             try:
                 data, what = known(rng, data)
-            except (ValueError, TypeError, AttributeError, LookupError, RecursionError, struct.error):
-                continue  # an earlier mutation has left nothing to edit
+            except _NOTHING_TO_EDIT:
+                continue
         else:
             change = BLIND[int(rng.integers(len(BLIND)))]
             data, what = change(rng, data, other), change.__name__[1:]
@@ -284,6 +284,17 @@ def _from_ubjson(data: bytes) -> Any:
 
     return value(take(1))
 
+
+#: What an edit raises where mutations have left nothing to edit, or a number that the format has no room for.
+_NOTHING_TO_EDIT = (
+    ValueError,
+    TypeError,
+    AttributeError,
+    LookupError,
+    RecursionError,
+    OverflowError,
+    struct.error,
+)
 
 #: Format → an edit that knows it.
 FIELDS: dict[str, Callable[[np.random.Generator, bytes], tuple[bytes, str]]] = {
