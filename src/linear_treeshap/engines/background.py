@@ -14,7 +14,7 @@ import numpy.typing as npt
 from .. import _core
 from ..errors import InputError
 from .background_rows import Background
-from .contract import Tell, Values
+from .contract import Told, Truth, Values
 from .program import Program
 from .sets import Kind, SetEngine
 from .threads import n_threads
@@ -62,18 +62,12 @@ class BackgroundEngine:
             progress=None,
         )
 
-    def base_values(self, y: Float64 | None = None) -> Float64:
+    def base_values(self, y: Truth = None) -> Float64:
         """(n_outputs,) the mean raw prediction over the background."""
         return self.background.mean(self.margins)
 
     def values(
-        self,
-        rows: Values,
-        out: Values,
-        *,
-        y: Float64 | None = None,
-        n_jobs: int | None = None,
-        progress: Tell | None = None,
+        self, rows: Values, out: Values, *, y: Truth = None, n_jobs: int | None = None, progress: Told = None
     ) -> None:
         """Write the values of ``rows`` to ``out``, (n_rows, n_players, n_outputs)."""
         self.weighted_values(rows, out, None, n_jobs=n_jobs, progress=progress)
@@ -85,7 +79,7 @@ class BackgroundEngine:
         weights: Float64 | None,  # (n_rows, n_background_rows)
         *,
         n_jobs: int | None = None,
-        progress: Tell | None = None,
+        progress: Told = None,
     ) -> None:
         """Write sums over the background with weights for every row and background row; None for means."""
         with self.program.rescaled(out) as found:
@@ -93,9 +87,7 @@ class BackgroundEngine:
                 rows, found, row_pair_weights=weights, n_threads=n_threads(n_jobs), progress=progress
             )
 
-    def pairs(
-        self, rows: Values, out: Values, *, n_jobs: int | None = None, progress: Tell | None = None
-    ) -> None:
+    def pairs(self, rows: Values, out: Values, *, n_jobs: int | None = None, progress: Told = None) -> None:
         """Write (n_rows, n_players, n_players, n_outputs): half of each pair's index in two places, and on
         the diagonal what is left of each player's value."""
         if self._of_pairs is None:

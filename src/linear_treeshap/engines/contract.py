@@ -18,12 +18,15 @@ if TYPE_CHECKING:
     from .program import Program
     from .sets import Kind, SetEngine
 
-__all__ = ["Engine", "Tell", "Values"]
+__all__ = ["Engine", "Tell", "Told", "Truth", "Values"]
 
 #: Rows and values: float64 or float32, C-contiguous.
 Values = npt.NDArray[np.floating]
 #: Is told the share done, from 0 to 1.
 Tell = Callable[[float], object]
+Told = Tell | None
+#: (n_rows,) outcomes, for engines whose values depend on them.
+Truth = npt.NDArray[np.float64] | None
 
 
 class Engine(Protocol):
@@ -44,26 +47,18 @@ class Engine(Protocol):
     @property
     def n_outputs(self) -> int: ...
 
-    def base_values(self, y: npt.NDArray[np.float64] | None = None) -> npt.NDArray[np.float64]:
+    def base_values(self, y: Truth = None) -> npt.NDArray[np.float64]:
         """(n_outputs,) what values are added to; (n_rows, n_outputs) if it depends on the outcomes ``y``."""
 
     def values(
-        self,
-        rows: Values,
-        out: Values,
-        *,
-        y: npt.NDArray[np.float64] | None = None,
-        n_jobs: int | None = None,
-        progress: Tell | None = None,
+        self, rows: Values, out: Values, *, y: Truth = None, n_jobs: int | None = None, progress: Told = None
     ) -> None:
         """Write the values of ``rows`` to ``out``, (n_rows, n_players, n_outputs).
 
         ``y`` (n_rows,) are outcomes, for engines whose values depend on them.
         """
 
-    def pairs(
-        self, rows: Values, out: Values, *, n_jobs: int | None = None, progress: Tell | None = None
-    ) -> None:
+    def pairs(self, rows: Values, out: Values, *, n_jobs: int | None = None, progress: Told = None) -> None:
         """Write (n_rows, n_players, n_players, n_outputs): half of each pair's index in two places, and on
         the diagonal what is left of each player's value."""
 

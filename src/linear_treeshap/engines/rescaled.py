@@ -11,7 +11,7 @@ from ..errors import InputError
 from ..model.links import Link
 from .background import BackgroundEngine
 from .background_rows import Background, merge_alike
-from .contract import Tell, Values
+from .contract import Told, Truth, Values
 from .program import Program
 from .sets import Kind, SetEngine
 
@@ -46,7 +46,7 @@ class RescaledEngine:
             _Output(program.of_output(output), background, n_jobs) for output in range(self.n_outputs)
         ]
 
-    def base_values(self, y: Float64 | None = None) -> Float64:
+    def base_values(self, y: Truth = None) -> Float64:
         """(n_outputs,) the mean of ``g`` over the background; (n_rows, n_outputs) if it depends on ``y``."""
         mean = self._background.mean
         if y is None:
@@ -56,13 +56,7 @@ class RescaledEngine:
         return np.asarray(np.array(means)[position.reshape(-1)])
 
     def values(
-        self,
-        rows: Values,
-        out: Values,
-        *,
-        y: Float64 | None = None,
-        n_jobs: int | None = None,
-        progress: Tell | None = None,
+        self, rows: Values, out: Values, *, y: Truth = None, n_jobs: int | None = None, progress: Told = None
     ) -> None:
         """Write the values of ``rows`` to ``out``, (n_rows, n_players, n_outputs)."""
         for number, output in enumerate(self._outputs):
@@ -75,9 +69,7 @@ class RescaledEngine:
                 if progress is not None:
                     progress((number + some.stop / len(rows)) / self.n_outputs)
 
-    def pairs(
-        self, rows: Values, out: Values, *, n_jobs: int | None = None, progress: Tell | None = None
-    ) -> None:
+    def pairs(self, rows: Values, out: Values, *, n_jobs: int | None = None, progress: Told = None) -> None:
         """Interactions are those of the raw output only."""
         raise InputError(
             "Interaction values are defined for model_output='raw' only: a slope rescales values, not pairs."

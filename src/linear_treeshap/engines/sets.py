@@ -17,7 +17,7 @@ import numpy.typing as npt
 
 from .. import _core
 from ..errors import InputError
-from .contract import Tell, Values
+from .contract import Told, Values
 from .indices import SHAPLEY, Atoms, Beta, Index, rule_inside
 from .program import Program
 from .threads import n_threads
@@ -118,9 +118,7 @@ class SetEngine:
         self._sizes = [len(term.sets) for term in self._terms]
         self.sets = tuple(tuple(players) for term in self._terms for players in term.sets)
 
-    def values(
-        self, rows: Values, out: Values, *, n_jobs: int | None = None, progress: Tell | None = None
-    ) -> None:
+    def values(self, rows: Values, out: Values, *, n_jobs: int | None = None, progress: Told = None) -> None:
         """Write the indices of ``rows`` to ``out``, (n_rows, n_sets, n_outputs)."""
         begin = 0
         for done, (term, size) in enumerate(zip(self._terms, self._sizes, strict=True)):
@@ -133,7 +131,7 @@ class SetEngine:
             begin += size
 
     def matrices(
-        self, rows: Values, out: Values, *, n_jobs: int | None = None, progress: Tell | None = None
+        self, rows: Values, out: Values, *, n_jobs: int | None = None, progress: Told = None
     ) -> None:
         """Write orders 1 and 2 to ``out``, (n_rows, n_players, n_players, n_outputs), pairs split in half."""
         (term,) = self._terms
@@ -159,7 +157,7 @@ class SetEngine:
             sums_abs[here] += here_abs
             begin += size
 
-    def _share(self, progress: Tell | None, done: int) -> Tell | None:
+    def _share(self, progress: Told, done: int) -> Told:
         """The share of one term as a share of all."""
         if progress is None:
             return None

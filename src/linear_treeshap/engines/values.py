@@ -8,7 +8,7 @@ import numpy as np
 import numpy.typing as npt
 
 from .. import _core
-from .contract import Tell, Values
+from .contract import Told, Truth, Values
 from .program import Program
 from .sets import Kind, SetEngine, pair_terms, terms_of
 from .threads import n_threads
@@ -29,26 +29,18 @@ class ValueEngine:
         self._native = _core.ValueEngine(program.compiled)
         self._sets: dict[Any, SetEngine] = {}  # those that were asked for before
 
-    def base_values(self, y: Float64 | None = None) -> Float64:
+    def base_values(self, y: Truth = None) -> Float64:
         """(n_outputs,) the mean prediction of the training rows."""
         return self.program.ensemble.expected_value
 
     def values(
-        self,
-        rows: Values,
-        out: Values,
-        *,
-        y: Float64 | None = None,
-        n_jobs: int | None = None,
-        progress: Tell | None = None,
+        self, rows: Values, out: Values, *, y: Truth = None, n_jobs: int | None = None, progress: Told = None
     ) -> None:
         """Write the values of ``rows`` to ``out``, (n_rows, n_players, n_outputs)."""
         with self.program.rescaled(out) as found:
             self._native.explain(rows, found, n_threads=n_threads(n_jobs), progress=progress)
 
-    def pairs(
-        self, rows: Values, out: Values, *, n_jobs: int | None = None, progress: Tell | None = None
-    ) -> None:
+    def pairs(self, rows: Values, out: Values, *, n_jobs: int | None = None, progress: Told = None) -> None:
         """Write (n_rows, n_players, n_players, n_outputs), pairs split in half."""
         self._set_engine(pair_terms(self.program.index)).matrices(rows, out, n_jobs=n_jobs, progress=progress)
 

@@ -12,7 +12,7 @@ from typing import Any, Protocol
 
 import numpy as np
 
-from ..contract import Tell, Values
+from ..contract import Told, Values
 
 __all__ = ["C_NAMES", "SOURCES", "Device", "Kernel"]
 
@@ -62,7 +62,7 @@ class Device(Protocol):
         out: Values,
         n_at_once: int,
         explain: Callable[[Any, Any], None],
-        tell: Tell | None,
+        tell: Told,
     ) -> None:
         """Bring rows that are not here, so many at a time, to ``explain``, and take the values it writes
         back."""

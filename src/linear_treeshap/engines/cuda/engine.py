@@ -16,7 +16,7 @@ from typing import Any
 import numpy as np
 import numpy.typing as npt
 
-from ..contract import Tell, Values
+from ..contract import Told, Truth, Values
 from ..sets import Kind, SetEngine
 from ..values import ValueEngine
 from .device import C_NAMES, Device
@@ -57,18 +57,12 @@ class DeviceEngine:
         self._walks: dict[np.dtype[Any], _Walk] = {}
         self._lock = threading.Lock()
 
-    def base_values(self, y: Float64 | None = None) -> Float64:
+    def base_values(self, y: Truth = None) -> Float64:
         """(n_outputs,) the mean prediction of the training rows."""
         return self.program.ensemble.expected_value
 
     def values(
-        self,
-        rows: Values,
-        out: Values,
-        *,
-        y: Float64 | None = None,
-        n_jobs: int | None = None,
-        progress: Tell | None = None,
+        self, rows: Values, out: Values, *, y: Truth = None, n_jobs: int | None = None, progress: Told = None
     ) -> None:
         """Write the values of ``rows`` to ``out``, (n_rows, n_players, n_outputs). Both may be on the
         device."""
@@ -117,9 +111,7 @@ class DeviceEngine:
             self._has_said_so.add(what)
             _LOG.info(what)
 
-    def pairs(
-        self, rows: Values, out: Values, *, n_jobs: int | None = None, progress: Tell | None = None
-    ) -> None:
+    def pairs(self, rows: Values, out: Values, *, n_jobs: int | None = None, progress: Told = None) -> None:
         """Write (n_rows, n_players, n_players, n_outputs), pairs split in half."""
         self._say(_INTERACTIONS)
         self._processor.pairs(rows, out, n_jobs=n_jobs, progress=progress)

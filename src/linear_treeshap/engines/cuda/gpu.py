@@ -19,7 +19,7 @@ from typing import Any
 import numpy as np
 
 from ...errors import InputError, MissingDependencyError
-from ..contract import Tell, Values
+from ..contract import Told, Values
 from ..threads import available_cpus
 from .device import SOURCES, Kernel
 
@@ -119,7 +119,7 @@ class Gpu:
         out: Values,
         n_at_once: int,
         explain: Callable[[Any, Any], None],
-        tell: Tell | None,
+        tell: Told,
     ) -> None:
         n_rows, row_bytes = len(rows), max(1, rows[0].nbytes + out[0].nbytes)
         wanted = int(np.clip(-(-n_rows // _N_BLOCKS), _MIN_BLOCK // row_bytes, _MAX_BLOCK // row_bytes))
