@@ -23,29 +23,29 @@ from .engines.background_rows import (
     with_covers_of,
 )
 from .engines.choice import engine_for
-from .engines.contract import Engine
+from .engines.contract import Engine, Truth
 from .engines.cuda.arrays import is_on_gpu, on_host, plain_rows, to_gpu
 from .engines.indices import index_of
 from .engines.sets import Kind, SetEngine, adds_up, interaction_kind
 from .engines.threads import n_threads
 from .errors import FileFormatError, InputError
-from .importers import import_model, raw_prediction
+from .importers import import_model
 from .importers.model_output import link_for, outcomes, saved_model_of
 from .importers.pipelines.preprocessing import preprocessing_of
 from .model.ensemble import TreeEnsemble, first_trees, widened
-from .model.saved_model import SavedModel
 from .players.assignment import assign_players, widened_assignment
 from .players.players import Players
 from .players.user_rows import UserRows
 from .progress import Progress
 from .results.about import About
-from .results.additivity import ALWAYS_ASKED_WORK, SAMPLED_ROWS, Asked, Check, Checks, scale_of, tolerance_of
 from .results.axes import names_of
+from .results.checking import Checking, Checks, is_off
 from .results.explanation import Explanation
 from .results.interactions import Interactions, in_order
+from .results.on_gpu import values_on_gpu
 from .results.output_array import OutputArray
 from .rows.frames import is_frame
-from .rows.tables import take_rows, width_of
+from .rows.tables import width_of
 
 __all__ = ["AskedSets", "TreeExplainer", "explain"]
 
@@ -163,15 +163,12 @@ class TreeExplainer:
             background = read_background(
                 data, data_weights, self.ensemble, self._preprocessing, self._assignment
             )
-            self._background_is_checked = False
             if is_interventional:
                 self._background = background
             else:
                 self.ensemble = with_covers_of(self.ensemble, background)
-        self._engine = self._engine_of(self.ensemble)
+        self._compile()
         self._fingerprint: Any = None  # what a file says that the model's library predicts
-        self._scale = scale_of(self.ensemble)
-        self._asked = Asked()  # of the model's library
         self._about = About.of(
             model,
             self.ensemble,
@@ -227,16 +224,10 @@ class TreeExplainer:
         """
         explainer = self._as_wide_as(X)
         ensemble, engine = explainer.ensemble, explainer._engine
-        user_rows = explainer._read(X, ensemble)
+        user_rows, target = explainer._read(X), OutputArray()
         truth = explainer._truth(y, user_rows)
         values = explainer._explained(
-            user_rows,
-            ensemble,
-            engine,
-            check_additivity,
-            OutputArray(),
-            y=truth,
-            of_pairs=interactions,
+            user_rows, engine, check_additivity, target, y=truth, of_pairs=interactions
         )
         base_values = np.broadcast_to(engine.base_values(truth), (len(values), ensemble.n_outputs))
         names = user_rows.names or explainer.feature_names
@@ -247,7 +238,7 @@ class TreeExplainer:
             feature_names=names,
             output_names=ensemble.output_names,
             row_labels=user_rows.row_labels,
-            about=replace(self._about, checked_with=self._checked_with(check_additivity)),
+            about=replace(self._about, checked_with=explainer._compared_with(check_additivity)),
         )
         return explanation[0] if user_rows.is_one_row else explanation
 
@@ -284,11 +275,11 @@ class TreeExplainer:
             missing values or infinities; of as many background rows, once; and of all rows of a DMatrix or
             Pool. It finds rows that are read otherwise than by the library. To ask a library for a few rows
             takes longer than the values, so small tables are not compared each time: the first of its kind
-            is (of another type, or with something missing), and then one whenever as many rows have been
-            explained since as before. Frames of a model with labelled categories, and calls of 100 million
-            leaves times rows, are always. An explainer that was loaded, pickled or made of a file has no
-            library to ask, and makes the first comparison only, which cannot see whether the trees are still
-            those of the model.
+            is (of another type, or with something missing), and then one whenever three times as many rows
+            have been explained since as before. Frames of a model with labelled categories, and calls of 100
+            million leaves times rows, are always. An explainer that was loaded, pickled or made of a file has
+            no library to ask, and makes the first comparison only, which cannot see whether the trees are
+            still those of the model.
         out
             An array to write to, of the shape that is returned; float64 or float32.
         dtype
@@ -311,13 +302,12 @@ class TreeExplainer:
             The values of a row do not add up to the model's prediction.
         """
         explainer = self._as_wide_as(X)
-        ensemble, engine = explainer._first_trees(tree_limit)
-        if hasattr(engine, "device") and is_on_gpu(X):
-            there = OutputArray(out, dtype, progress)
-            return cast(Array, explainer._values_on_gpu(X, ensemble, engine, check_additivity, there))
-        user_rows, target = explainer._read(X, ensemble), OutputArray(out, dtype, progress)
+        engine, target = explainer._first_trees(tree_limit), OutputArray(out, dtype, progress)
+        if is_on_gpu(X) and hasattr(engine, "device"):
+            return cast(Array, explainer._explained_on_gpu(X, engine, check_additivity, target))
+        user_rows = explainer._read(X)
         truth = explainer._truth(y, user_rows)
-        values = explainer._explained(user_rows, ensemble, engine, check_additivity, target, y=truth)
+        values = explainer._explained(user_rows, engine, check_additivity, target, y=truth)
         return target.returned(values, user_rows)
 
     def shap_interaction_values(
@@ -353,9 +343,9 @@ class TreeExplainer:
                 [1., 2.]]])
         """
         explainer = self._as_wide_as(X)
-        ensemble, engine = explainer._first_trees(tree_limit)
-        user_rows, target = explainer._read(X, ensemble), OutputArray(out, dtype, progress)
-        values = explainer._explained(user_rows, ensemble, engine, check_additivity, target, of_pairs=True)
+        engine, target = explainer._first_trees(tree_limit), OutputArray(out, dtype, progress)
+        user_rows = explainer._read(X)
+        values = explainer._explained(user_rows, engine, check_additivity, target, of_pairs=True)
         return target.returned(values, user_rows)
 
     def interactions(
@@ -395,24 +385,23 @@ class TreeExplainer:
         0        2.0        2.0                    2.0
         """
         explainer = self._as_wide_as(X)
-        ensemble, of_values = explainer.ensemble, explainer._engine
         kind, engine = explainer._set_engine(index, order)
-        user_rows = explainer._read(X, ensemble)
+        user_rows = explainer._read(X)
         values = OutputArray(None, dtype, progress).filled(
             user_rows,
             engine.values,
             (len(engine.sets), engine.n_outputs),
             player_axes=0,
-            check=explainer._check(user_rows, ensemble, of_values, check_additivity, adds_up(kind, order)),
+            check=explainer._check(user_rows, explainer._engine, check_additivity, adds_up(kind, order)),
             n_jobs=self.n_jobs,
         )
         sets, values = in_order(engine.sets, values, user_rows.order)
         return Interactions(
             sets,
             values[:, :, 0] if engine.n_outputs == 1 else values,
-            of_values.base_values(),
+            explainer._engine.base_values(),
             names_of(user_rows.names or explainer.feature_names, "Feature", engine.n_players),
-            names_of(ensemble.output_names, "Output", engine.n_outputs),
+            names_of(explainer.ensemble.output_names, "Output", engine.n_outputs),
             kind,
             user_rows.row_labels,
             user_rows.raw if is_frame(user_rows.raw) else None,
@@ -436,13 +425,11 @@ class TreeExplainer:
         >>> sum(float(abs(values).sum()) for values in explainer.iter_values(np.zeros((100_000, 1))))
         50000.0
         """
-        user_rows = self._read(X, self.ensemble)
+        user_rows = self._read(X)
         self._truth(None, user_rows)
         shape = (self._engine.n_players, self.ensemble.n_outputs)
         scratch = np.empty((0, *shape))
-        check = self._check(
-            user_rows, self.ensemble, self._engine, check_additivity, self._index.is_efficient
-        )
+        check = self._check(user_rows, self._engine, check_additivity)
         for some in user_rows.slices(beside=shape[0] * shape[1]):
             block = user_rows.rows[some]
             if len(scratch) < len(block):
@@ -495,9 +482,9 @@ class TreeExplainer:
             feature_perturbation=self.feature_perturbation,
             index=self.index,
             background=self._background,
-            fingerprint=(
-                self._fingerprint if self._has_no_model else take_fingerprint(self.model, self.ensemble)
-            ),
+            fingerprint=take_fingerprint(self.model, self.ensemble)
+            if self._has_library
+            else self._fingerprint,
         )
         write(path, kept)
 
@@ -569,11 +556,11 @@ class TreeExplainer:
 
     def __getstate__(self) -> dict[str, Any]:
         model = saved_model_of(self.model, self.ensemble)
-        return {**self.__dict__, "model": model, "_engine": None, "_wider": {}}
+        return {**self.__dict__, "model": model, "_engine": None, "_checking": None, "_wider": {}}
 
     def __setstate__(self, state: Mapping[str, Any]) -> None:
         self.__dict__.update(state)
-        self._engine = self._engine_of(self.ensemble)
+        self._compile()
 
     def _as_wide_as(self, X: Any) -> TreeExplainer:
         """This explainer, or one of as many columns as ``X`` has: some models leave that to their rows."""
@@ -590,11 +577,24 @@ class TreeExplainer:
             wider.feature_names = wider._assignment.names
             wider._index = index_of(self.index, wider._assignment.in_trees.n_players)
             wider._background = None if self._background is None else self._background.widened(width)
-            wider._engine = wider._engine_of(wider.ensemble)
+            wider._compile()
             self._wider[width] = wider
         return self._wider[width]
 
     # -- inside ------------------------------------------------------------------------------------
+
+    def _compile(self) -> None:
+        """What is made of the trees, and is not pickled with them."""
+        self._engine = self._engine_of(self.ensemble)
+        self._checking = Checking(
+            self.model,
+            self._engine,
+            link=self._link,
+            index=self.index,
+            preprocessing=self._preprocessing,
+            background=None if self.data is None else self._user_background,
+            n_jobs=self.n_jobs,
+        )
 
     def _engine_of(self, ensemble: TreeEnsemble) -> Engine:
         return engine_for(
@@ -607,55 +607,31 @@ class TreeExplainer:
             device=self.device,
         )
 
-    def _first_trees(self, tree_limit: int | None) -> tuple[TreeEnsemble, Engine]:
-        """Some of the trees and the engine that explains them; all of them are compiled already."""
+    def _first_trees(self, tree_limit: int | None) -> Engine:
+        """The engine of some of the trees; all of them are compiled already."""
         ensemble = first_trees(self.ensemble, tree_limit)
-        return ensemble, self._engine if ensemble is self.ensemble else self._engine_of(ensemble)
+        return self._engine if ensemble is self.ensemble else self._engine_of(ensemble)
 
-    def _read(self, X: Any, ensemble: TreeEnsemble) -> UserRows:
-        return UserRows.of(on_host(X), ensemble, self._preprocessing, self._assignment)
+    def _read(self, X: Any) -> UserRows:
+        return UserRows.of(on_host(X), self.ensemble, self._preprocessing, self._assignment)
 
-    def _truth(self, y: Any, user_rows: UserRows) -> Float64 | None:
+    def _user_background(self) -> UserRows:
+        return user_background(self.data, self.ensemble, self._preprocessing, self._assignment)
+
+    def _truth(self, y: Any, user_rows: UserRows) -> Truth:
         """(n_rows,) the outcomes that the output depends on; None if it depends on none."""
         if self._link is None or not self._link.needs_y:
             return None
         return outcomes(y, user_rows.n_rows, self.model_output)
 
-    def _values_on_gpu(
-        self,
-        X: Any,
-        ensemble: TreeEnsemble,
-        engine: Any,
-        check_additivity: bool | float,
-        target: OutputArray,
-    ) -> Any:
-        """Values of rows that are on a GPU, on the same one. Some of the rows are checked, because
-        predictions are made by the processor."""
-        rows = None if self._preprocessing is not None else plain_rows(X, ensemble.row_format)
-        if rows is None or target.out is not None or target.progress:
-            user_rows = self._read(X, ensemble)
-            values = self._explained(user_rows, ensemble, engine, check_additivity, target)
-            returned = target.returned(values, user_rows)
-            return to_gpu(returned) if target.out is None else returned
-        shape = (len(rows), engine.n_players, engine.n_outputs)
-        values = engine.device.arrays.empty(shape, dtype=target.checked_dtype)
-        engine.values(rows, values)
-        some = np.unique(np.linspace(0, max(len(rows) - 1, 0), min(len(rows), SAMPLED_ROWS)).astype(np.int64))
-        if not _is_off(check_additivity) and len(rows):
-            user_rows = self._read(rows[some].get(), ensemble)
-            check = self._check(user_rows, ensemble, engine, check_additivity, self._index.is_efficient)
-            check(slice(0, len(some)), user_rows.rows[0 : len(some)], values[some].get())
-        return values[..., 0] if engine.n_outputs == 1 else values
-
     def _explained(
         self,
         user_rows: UserRows,
-        ensemble: TreeEnsemble,
         engine: Engine,
         check_additivity: bool | float,
         target: OutputArray,
         *,
-        y: Float64 | None = None,
+        y: Truth = None,
         of_pairs: bool = False,
     ) -> npt.NDArray[np.floating]:
         """Values (n_rows, n_players, n_outputs), or a matrix of pairs for each row, checked, in the order in
@@ -666,10 +642,28 @@ class TreeExplainer:
             engine.pairs if of_pairs else engine.values,
             (*[engine.n_players] * n_axes, engine.n_outputs),
             player_axes=n_axes,
-            check=self._check(user_rows, ensemble, engine, check_additivity, self._index.is_efficient),
+            check=self._check(user_rows, engine, check_additivity),
             n_jobs=self.n_jobs,
             y=None if of_pairs else y,
         )
+
+    def _explained_on_gpu(
+        self, X: Any, engine: Any, check_additivity: bool | float, target: OutputArray
+    ) -> Any:
+        """The values of rows that are on a GPU, on the same one; rows that have to be read first are read
+        here."""
+        rows = None if self._preprocessing is not None else plain_rows(X, self.ensemble.row_format)
+        if rows is None or target.out is not None or target.progress:
+            user_rows = self._read(X)
+            returned = target.returned(
+                self._explained(user_rows, engine, check_additivity, target), user_rows
+            )
+            return to_gpu(returned) if target.out is None else returned
+        check = partial(self._check, engine=engine, check_additivity=check_additivity)
+        values = values_on_gpu(
+            rows, engine, target.checked_dtype, self._read, None if is_off(check_additivity) else check
+        )
+        return values[..., 0] if engine.n_outputs == 1 else values
 
     def _set_engine(self, asked: Any, order: Any) -> tuple[str, SetEngine]:
         """The engine of an interaction index, and its name."""
@@ -677,101 +671,23 @@ class TreeExplainer:
         return kind or str(self.index), self._engine.sets(kind, order)
 
     @property
-    def _has_no_model(self) -> bool:
-        """Are there only trees, and no library to ask for a prediction?"""
-        return isinstance(self.model, (TreeEnsemble, SavedModel, str, os.PathLike, Mapping))
-
-    def _checked_with(self, check_additivity: bool | float) -> str:
-        """What sums are compared with, in the words of `About`."""
-        if _is_off(check_additivity) or not self._index.is_efficient:
-            return "nothing"
-        return "trees" if self._has_no_model else "model"
+    def _has_library(self) -> bool:
+        """Is the model's own library there to be asked, or are there only trees?"""
+        return self._checking.has_library
 
     def _check(
         self,
         user_rows: UserRows,
-        ensemble: TreeEnsemble,
         engine: Engine,
         check_additivity: bool | float,
-        adds_up: bool,
+        adds_up: bool | None = None,  # None: as the explainer's index does
     ) -> Checks:
-        """What is compared while these rows are explained by ``engine``, whose values may add up."""
-        tolerance = tolerance_of(check_additivity)
-        if tolerance is not None and not adds_up:
-            raise InputError(
-                f"check_additivity={check_additivity!r} has nothing to compare: values of "
-                f"index={self.index!r} do not add up to the prediction. Leave check_additivity out."
-            )
-        if _is_off(check_additivity):
-            return Checks()
-        scale = self._scale if ensemble is self.ensemble else scale_of(ensemble)
-        adding = Check(
-            engine.program,
-            user_rows.n_rows,
-            ensemble.n_trees,
-            scale,
-            tolerance,
-            self._link,
-            n_jobs=self.n_jobs,
-            float32_error=engine.float32_error,
-        )
-        if not self._has_no_model:
-            self._check_background(tolerance)
-        return Checks(
-            None if self._has_no_model else self._reading(user_rows, tolerance, self._asked),
-            adding if adds_up else None,
-            engine.base_values,
-        )
+        """What is compared while these rows are explained by ``engine``."""
+        adds_up = self._index.is_efficient if adds_up is None else adds_up
+        return self._checking.of(user_rows, engine, check_additivity, adds_up=adds_up)
 
-    def _reading(self, user_rows: UserRows, tolerance: float | None, asked: Asked | None) -> Check:
-        """Are rows read as the model's own library reads them? A large table is always compared, and so are
-        rows whose labels, or whose container, may be otherwise each time."""
-        row_format = self.ensemble.row_format
-        has_labels = bool(row_format.categories or row_format.hashes or row_format.frame_labels)
-        is_large = user_rows.n_rows * self._about.n_leaves >= ALWAYS_ASKED_WORK
-        if is_large or user_rows.is_container or (has_labels and is_frame(user_rows.table)):
-            asked = None
-        return Check(
-            self._engine.program,
-            user_rows.n_rows,
-            self.ensemble.n_trees,
-            self._scale,
-            tolerance,
-            library=self._library(user_rows),
-            asked=asked,
-            kind=(type(user_rows.raw), getattr(user_rows.raw, "dtype", None)),
-            n_jobs=self.n_jobs,
-        )
-
-    def _library(self, user_rows: UserRows) -> Callable[[npt.NDArray[np.int64]], Float64]:
-        """The raw prediction of some rows, by the model's own library."""
-        everything: list[Float64] = []
-
-        def predict(rows: npt.NDArray[np.int64] | None) -> Float64:
-            if self._preprocessing is None:
-                return raw_prediction(self.model, user_rows.for_library(self.ensemble.row_format, rows))
-            return raw_prediction(
-                self.model, user_rows.raw if rows is None else take_rows(user_rows.raw, rows)
-            )
-
-        def predict_some(rows: npt.NDArray[np.int64]) -> Float64:
-            if user_rows.n_rows > SAMPLED_ROWS and not user_rows.is_container:
-                return predict(rows)
-            if not everything:  # few rows are predicted as they came, and so is what cannot be cut
-                everything.append(predict(None))
-            return everything[0][rows] if len(everything[0]) == user_rows.n_rows else everything[0]
-
-        return predict_some
-
-    def _check_background(self, tolerance: float | None) -> None:
-        """Was the background read as the model's library reads it? This is asked once."""
-        if self.data is None or self._background_is_checked:
-            return
-        user_rows = user_background(self.data, self.ensemble, self._preprocessing, self._assignment)
-        check = self._reading(user_rows, tolerance, None)
-        for some in user_rows.slices():
-            check.rows(some, user_rows.rows[some])
-        self._background_is_checked = True
+    def _compared_with(self, check_additivity: bool | float) -> str:
+        return self._checking.compared_with(check_additivity, adds_up=self._index.is_efficient)
 
 
 def explain(
@@ -815,18 +731,10 @@ class AskedSets:
     ) -> Iterator[tuple[npt.NDArray[np.floating], Callable[[Float64], None]]]:
         """The rows ``X`` as the engine reads them, some at a time, and a check of the sum of their values."""
         explainer = self.explainer
-        user_rows = explainer._read(X, explainer.ensemble)
+        user_rows = explainer._read(X)
         checks = explainer._check(
-            user_rows,
-            explainer.ensemble,
-            explainer._engine,
-            check_additivity,
-            adds_up(self.kind, self.order),
+            user_rows, explainer._engine, check_additivity, adds_up(self.kind, self.order)
         )
         for some in user_rows.slices():
             block = user_rows.rows[some]
             yield block, partial(checks.total, some, block)
-
-
-def _is_off(check_additivity: bool | float) -> bool:
-    return isinstance(check_additivity, (bool, np.bool_)) and not check_additivity

@@ -9,8 +9,8 @@ import numpy.typing as npt
 import pytest
 import zoo
 
-import linear_treeshap.explainer as explainer_module
 import linear_treeshap.players.user_rows as user_rows_module
+import linear_treeshap.results.reading as reading_module
 from linear_treeshap import (
     AdditivityError,
     Explanation,
@@ -442,7 +442,7 @@ class _Shifted:
 def _explainer_of_liar(model: Any, monkeypatch: pytest.MonkeyPatch, row: int, by: float) -> TreeExplainer:
     liar = _Shifted(model, row, by)
     monkeypatch.setattr(
-        explainer_module, "raw_prediction", lambda model, X: np.asarray(liar.predict(X)).reshape(-1, 1)
+        reading_module, "raw_prediction", lambda model, X: np.asarray(liar.predict(X)).reshape(-1, 1)
     )
     return TreeExplainer(model)
 

@@ -55,6 +55,7 @@ class UserRows:
     is_one_row: bool  # of one dimension
     n_columns: int  # that the trees read
     groups: Players | None = None  # where columns are not the players
+    predicted: npt.NDArray[np.float64] | None = None  # by the model's own library, once it was asked for all
 
     @classmethod
     def of(

@@ -10,11 +10,11 @@ from typing import Any
 import numpy as np
 import numpy.typing as npt
 
-from ..engines.contract import Tell, Values
+from ..engines.contract import Tell, Told, Values
 from ..errors import InputError
 from ..players.user_rows import UserRows
 from ..progress import Progress, report
-from .additivity import Checks
+from .checking import Checks
 
 __all__ = ["OutputArray"]
 
@@ -47,7 +47,7 @@ class OutputArray:
         order = user_rows.order if player_axes else None
         moved: Any = None if order is None else (slice(None), *np.ix_(*[order] * player_axes))
 
-        def write(some: slice, tell: Tell | None) -> None:
+        def write(some: slice, tell: Told) -> None:
             target = values[some]
             written = target if moved is None else np.empty_like(target)
             block, of_rows = user_rows.rows[some], {} if y is None else {"y": y[some]}

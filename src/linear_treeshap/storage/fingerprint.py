@@ -21,7 +21,8 @@ from ..importers import raw_prediction
 from ..importers.pipelines.preprocessing import unwrap
 from ..model.ensemble import TreeEnsemble
 from ..model.routing import walk_trees
-from ..results.additivity import compare_with_library, scale_of
+from ..results.additivity import scale_of
+from ..results.reading import compare_with_library
 from ..rows.rows import read_rows
 from .cells import Cells
 

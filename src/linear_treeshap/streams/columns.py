@@ -37,7 +37,7 @@ class ModelColumns:
         self.explainer = explainer
         #: Is the model a pipeline, which transforms rows before its trees read them?
         self.transforms = explainer._preprocessing is not None
-        self._wants_pandas = self.transforms or not explainer._has_no_model
+        self._wants_pandas = self.transforms or explainer._has_library
         self.names = self._chosen(keys)
         self.row_format = explainer.ensemble.row_format
         #: The columns whose categories the model knows by label, and the feature that each is.

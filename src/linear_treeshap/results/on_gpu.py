@@ -1,0 +1,36 @@
+"""Rows that are on a GPU in, their values on the same one out.
+
+Predictions are made by the processor, so some of the rows are brought back to be checked.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import Any
+
+import numpy as np
+import numpy.typing as npt
+
+from ..engines.cuda.engine import DeviceEngine
+from ..players.user_rows import UserRows
+from .checking import Checks
+from .reading import SAMPLED_ROWS
+
+__all__ = ["values_on_gpu"]
+
+
+def values_on_gpu(
+    rows: Any,
+    engine: DeviceEngine,
+    dtype: npt.DTypeLike,
+    read: Callable[[Any], UserRows],
+    check: Callable[[UserRows], Checks] | None,
+) -> Any:
+    """(n_rows, n_players, n_outputs) of ``rows`` that kernels can read; None checks nothing."""
+    values = engine.device.arrays.empty((len(rows), engine.n_players, engine.n_outputs), dtype=dtype)
+    engine.values(rows, values)
+    if check is not None and len(rows):
+        some = np.unique(np.linspace(0, len(rows) - 1, min(len(rows), SAMPLED_ROWS)).astype(np.int64))
+        table = read(rows[some].get())
+        check(table)(slice(0, len(some)), table.rows[0 : len(some)], values[some].get())
+    return values
