@@ -113,7 +113,7 @@ def _dask(explainer: Path) -> Iterator[Run]:
             if step == "explain":
                 values.map_partitions(len, meta=("n", int)).compute()
             else:
-                values.to_parquet(out)
+                values.to_parquet(out, write_index=False, use_dictionary=False)
 
         yield run
 

@@ -480,14 +480,7 @@ def hist_gradient_boosting(rng: np.random.Generator, frame: Any, rows: Any, outc
         categorical_features="from_dtype",
         early_stopping=False,
     ).fit(frame, y)
-    return Trained(
-        "hist gradient boosting",
-        kind,
-        model,
-        rows,
-        model.predict if kind == "regression" else model.decision_function,
-        probability=model.predict_proba(rows)[:, 1] if kind == "binary" else None,
-    )
+    return _of_sklearn("hist gradient boosting", kind, model, rows, "decision_function")
 
 
 def forest(rng: np.random.Generator, frame: Any, rows: Any, outcome: Array) -> Trained:
@@ -506,14 +499,14 @@ def forest(rng: np.random.Generator, frame: Any, rows: Any, outcome: Array) -> T
         max_depth=int(rng.integers(1, 7)) if rng.random() < 0.8 else None,
         random_state=int(rng.integers(2**31)),
     ).fit(frame, y)
-    return Trained(
-        "forest",
-        kind,
-        model,
-        rows,
-        model.predict if kind == "regression" else model.predict_proba,
-        probability=model.predict_proba(rows)[:, 1] if kind == "binary" else None,
-    )
+    return _of_sklearn("forest", kind, model, rows, "predict_proba")
+
+
+def _of_sklearn(name: str, kind: str, model: Any, rows: Any, raw: str) -> Trained:
+    """A classifier has a method for its raw outputs, and says probabilities."""
+    predict = model.predict if kind == "regression" else getattr(model, raw)
+    probability = model.predict_proba(rows)[:, 1] if kind == "binary" else None
+    return Trained(name, kind, model, rows, predict, probability=probability)
 
 
 TRAINERS = {train.__name__: train for train in (xgboost, lightgbm, catboost, hist_gradient_boosting, forest)}

@@ -83,18 +83,18 @@ class OpenChunk {
   private:
     // Puts the trees' lists one after the other.
     void gather() {
-        const auto total = [&](auto CompiledTree::* list) {
+        const auto total = [&](auto TreeLists::* list) {
             return std::transform_reduce(trees_.begin(), trees_.end(), std::size_t{0}, std::plus<>(),
                                          [&](const CompiledTree& tree) { return (tree.*list).size(); });
         };
         forest_.columns.shrink_to_fit();
         forest_.players.shrink_to_fit();
         forest_.trees.reserve(trees_.size());
-        forest_.splits.reserve(total(&CompiledTree::splits));
-        forest_.groups.reserve(total(&CompiledTree::groups));
-        forest_.order.reserve(total(&CompiledTree::order));
-        forest_.treelets.reserve(total(&CompiledTree::treelets));
-        forest_.steps.reserve(total(&CompiledTree::steps));
+        forest_.splits.reserve(total(&TreeLists::splits));
+        forest_.groups.reserve(total(&TreeLists::groups));
+        forest_.order.reserve(total(&TreeLists::order));
+        forest_.treelets.reserve(total(&TreeLists::treelets));
+        forest_.steps.reserve(total(&TreeLists::steps));
         forest_.lookups.reserve(static_cast<std::size_t>(
             std::count_if(trees_.begin(), trees_.end(), [](const auto& tree) { return tree.lookup.has_value(); })));
         for (const auto& from : trees_) {

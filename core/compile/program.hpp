@@ -129,14 +129,18 @@ struct Tree {
     bool is_lookup() const { return lookup != nullptr; }
 };
 
-// What chunks of the same trees share. The trees' lists lie side by side, each as large as they are together.
-struct Forest {
-    std::vector<Tree> trees;
+// What the spans of a tree point to.
+struct TreeLists {
     std::vector<Split> splits;
     std::vector<Group> groups;
     std::vector<std::int32_t> order;
     std::vector<Treelet> treelets;
     std::vector<Step> steps;
+};
+
+// What chunks of the same trees share. The trees' lists lie side by side, each as large as they are together.
+struct Forest : TreeLists {
+    std::vector<Tree> trees;
     std::vector<Lookup> lookups;
     std::vector<std::int32_t> columns, players;
 };

@@ -42,13 +42,8 @@ inline double round_down(double threshold) {
 using PointsFor = std::function<int(int n_players_on_path)>;
 
 // A tree before it has its place in a Forest, which its spans will point to.
-struct CompiledTree {
+struct CompiledTree : TreeLists {
     Tree tree;
-    std::vector<Split> splits;
-    std::vector<Group> groups;
-    std::vector<std::int32_t> order;
-    std::vector<Treelet> treelets;
-    std::vector<Step> steps;
     std::optional<Lookup> lookup;
     std::vector<std::int64_t> leaf_node;  // in the ensemble; -1: its value is another part's
 };

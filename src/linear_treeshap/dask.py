@@ -5,21 +5,22 @@ What is sent to workers is the explainer's pickle, once. A task has one thread, 
 
 from __future__ import annotations
 
-from collections.abc import Sequence
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
-from .engines.sets import Kind
 from .errors import InputError, MissingDependencyError
 from .explainer import TreeExplainer
 from .importance import importance_of, interactions_of
 from .streams.arrow import plain_texts, require_arrow
+from .streams.batch_explainer import BatchExplainer, Options, output_position, used_beside
 from .streams.columns import ModelColumns
-from .streams.explain import BatchExplainer, output_position, used_beside
-from .streams.layout import Output
-from .streams.sums import BatchSums, Found
+from .streams.options import with_options
+from .streams.sums import BatchSums, Found, ImportanceOptions, InteractionOptions
 from .streams.travel import travelling
+
+if TYPE_CHECKING:
+    from typing_extensions import Unpack
 
 try:
     import dask
@@ -37,23 +38,8 @@ __all__ = ["explain", "global_importance", "global_interactions"]
 _SPLIT_EVERY = 8
 
 
-def explain(
-    rows: Any,
-    explainer: TreeExplainer,
-    *,
-    output: Output = "columns",
-    keep: Sequence[str] = (),
-    prefix: str = "",
-    column: str = "shap",
-    top: int = 5,
-    only: str | int | None = None,
-    order: int | None = None,
-    index: Kind | None = None,
-    base_values: bool = False,
-    dtype: str = "float64",
-    y: str | None = None,
-    check_additivity: bool | float = True,
-) -> Any:
+@with_options(Options, of=BatchExplainer)
+def explain(rows: Any, explainer: TreeExplainer, **options: Unpack[Options]) -> Any:
     """The values of the rows of a Dask data frame or array, as one of these, computed when that is.
 
     Parameters
@@ -62,7 +48,7 @@ def explain(
         A ``dask.dataframe.DataFrame``, whose columns are matched by name, or a ``dask.array.Array``.
     explainer
         A `TreeExplainer`.
-    output, keep, prefix, column, top, only, order, index, base_values, dtype, y, check_additivity
+    options
         As for `linear_treeshap.explain_batches`. For an array only ``only``, ``dtype`` and
         ``check_additivity`` mean something.
 
@@ -91,39 +77,9 @@ def explain(
     """
     sent = travelling(explainer)
     if isinstance(rows, dask.array.Array):
-        asked = {
-            "output": output != "columns",
-            "keep": bool(keep),
-            "prefix": bool(prefix),
-            "order": order is not None,
-            "base_values": base_values,
-            "y": y is not None,
-        }
-        unfit = [name for name, is_asked in asked.items() if is_asked]
-        if unfit:
-            raise InputError(
-                f"{unfit[0]}= is for data frames, and this is an array, whose columns have no names. Pass a "
-                f"dask.dataframe."
-            )
-        return _explain_array(rows, sent, only, dtype, check_additivity)
+        return _explain_array(rows, sent, options)
     meta = _meta(rows)
-    schema = _table(meta).schema
-    explain_table = BatchExplainer(
-        ModelColumns(sent, schema, used_beside(keep, y), source="The data frame"),
-        schema,
-        output=output,
-        keep=keep,
-        prefix=prefix,
-        column=column,
-        top=top,
-        only=only,
-        order=order,
-        index=index,
-        base_values=base_values,
-        dtype=dtype,
-        y=y,
-        check_additivity=check_additivity,
-    )
+    explain_table = BatchExplainer.of(sent, _table(meta).schema, options, source="The data frame")
     return rows[explain_table.reads].map_partitions(
         _explain_partition,
         dask.delayed(explain_table, pure=True),
@@ -131,9 +87,8 @@ def explain(
     )
 
 
-def global_importance(
-    rows: Any, explainer: TreeExplainer, *, by: str | None = None, check_additivity: bool | float = True
-) -> Any:
+@with_options(ImportanceOptions, of=BatchSums)
+def global_importance(rows: Any, explainer: TreeExplainer, **options: Unpack[ImportanceOptions]) -> Any:
     """As `linear_treeshap.global_importance`, over the rows of a Dask data frame or array.
 
     Returns
@@ -155,20 +110,15 @@ def global_importance(
       feature  mean_abs  mean
     0     age      0.75   0.0
     """
-    return _reduced(rows, explainer, by, None, None, check_additivity)
+    return _reduced(rows, explainer, **options)
 
 
+@with_options(InteractionOptions, of=BatchSums)
 def global_interactions(
-    rows: Any,
-    explainer: TreeExplainer,
-    order: int = 2,
-    *,
-    index: Kind | None = None,
-    by: str | None = None,
-    check_additivity: bool | float = True,
+    rows: Any, explainer: TreeExplainer, order: int = 2, **options: Unpack[InteractionOptions]
 ) -> Any:
     """As `linear_treeshap.global_interactions`, over the rows of a Dask data frame or array, lazily."""
-    return _reduced(rows, explainer, by, order, index, check_additivity)
+    return _reduced(rows, explainer, order=order, **options)
 
 
 def _explain_partition(frame: Any, explain_table: BatchExplainer) -> Any:
@@ -187,11 +137,22 @@ def _explain_partition(frame: Any, explain_table: BatchExplainer) -> Any:
     return found
 
 
-def _explain_array(rows: Any, explainer: TreeExplainer, only: Any, dtype: Any, check: bool | float) -> Any:
+#: What can be asked of an array; other options are about columns and lines.
+_OF_ARRAYS = {"only", "dtype", "check_additivity"}
+
+
+def _explain_array(rows: Any, explainer: TreeExplainer, options: Options) -> Any:
     """Chunks of rows stay as they are; a row is in one chunk."""
+    unfit = sorted(set(options) - _OF_ARRAYS)
+    if unfit:
+        raise InputError(
+            f"{unfit[0]}= is for data frames, and this is an array, whose columns have no names. Pass a "
+            f"dask.dataframe."
+        )
     if rows.ndim != 2:
         raise InputError(f"rows must be an array of two dimensions, got {rows.ndim}.")
-    chosen = output_position(only, explainer.ensemble)
+    dtype, check = options.get("dtype", "float64"), options.get("check_additivity", True)
+    chosen = output_position(options.get("only"), explainer.ensemble)
     n_outputs = explainer.ensemble.n_outputs if chosen is None else 1
     shape: tuple[int, ...] = (explainer.players.n_players, n_outputs)[: 1 if n_outputs == 1 else 2]
     whole = rows.rechunk({1: -1})
@@ -216,25 +177,20 @@ def _explain_block(
     return values if chosen is None else values[..., chosen]
 
 
-def _reduced(
-    rows: Any,
-    explainer: TreeExplainer,
-    by: str | None,
-    order: int | None,
-    index: Kind | None,
-    check_additivity: bool | float,
-) -> Any:
+def _reduced(rows: Any, explainer: TreeExplainer, **asked: Any) -> Any:
     sent = travelling(explainer)
     if isinstance(rows, dask.array.Array):
-        if by is not None:
+        if asked.pop("by", None) is not None:
             raise InputError("by= names a column, and columns of an array have no names.")
         parts = rows.rechunk({1: -1}).to_delayed().reshape(-1)
         explainer_once = dask.delayed(sent, pure=True)
-        sums = [_SUM_BLOCK(part, explainer_once, order, index, check_additivity) for part in parts]
+        sums = [_SUM_BLOCK(part, explainer_once, asked) for part in parts]
     else:
         meta = _meta(rows)
-        columns = ModelColumns(sent, _table(meta).schema, used_beside([], by), source="The data frame")
-        batch_sums = BatchSums(columns, by=by, order=order, index=index, check_additivity=check_additivity)
+        columns = ModelColumns(
+            sent, _table(meta).schema, used_beside([], asked.get("by")), source="The data frame"
+        )
+        batch_sums = BatchSums(columns, **asked)
         once = dask.delayed(batch_sums, pure=True)
         sums = [_SUM_PARTITION(part, once) for part in rows[batch_sums.reads].to_delayed()]
     while len(sums) > 1:
@@ -246,10 +202,9 @@ def _sum_partition(frame: Any, batch_sums: BatchSums) -> Found:
     return batch_sums([_table(frame)])
 
 
-def _sum_block(block: Any, explainer: TreeExplainer, order: Any, index: Any, check: bool | float) -> Found:
-    if order is None:
-        return importance_of(explainer, [(block, None)], check_additivity=check)[None]
-    return interactions_of(explainer, [(block, None)], order, index=index, check_additivity=check)[None]
+def _sum_block(block: Any, explainer: TreeExplainer, asked: dict[str, Any]) -> Found:
+    sums_of = interactions_of if "order" in asked else importance_of
+    return sums_of(explainer, [(block, None)], **asked)[None]
 
 
 def _add(sums: list[Any]) -> Any:

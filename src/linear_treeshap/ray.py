@@ -6,18 +6,19 @@ What is sent to workers is the explainer's pickle, once, through Ray's object st
 from __future__ import annotations
 
 import pickle
-from collections.abc import Sequence
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
-from .engines.sets import Kind
 from .errors import InputError, MissingDependencyError
 from .explainer import TreeExplainer
 from .streams.arrow import plain_texts, require_arrow
+from .streams.batch_explainer import BatchExplainer, Options, used_beside
 from .streams.columns import ModelColumns
-from .streams.explain import BatchExplainer, used_beside
-from .streams.layout import Output
-from .streams.sums import BatchSums
+from .streams.options import with_options
+from .streams.sums import BatchSums, ImportanceOptions, InteractionOptions
 from .streams.travel import travelling
+
+if TYPE_CHECKING:
+    from typing_extensions import Unpack
 
 try:
     import ray
@@ -30,6 +31,9 @@ except ImportError as missing:
     ) from missing
 
 __all__ = ["Explain", "explain", "global_importance", "global_interactions"]
+
+#: How many actors, or the fewest and the most; None for as many as there is room for.
+Concurrency = int | tuple[int, int] | None
 
 
 class Explain:
@@ -51,7 +55,7 @@ class Explain:
     ...                batch_format="pyarrow", concurrency=8)  # doctest: +SKIP
     """
 
-    def __init__(self, explainer: Any, **options: Any) -> None:
+    def __init__(self, explainer: Any, **options: Unpack[Options]) -> None:
         ready = ray.get(explainer) if isinstance(explainer, ray.ObjectRef) else explainer
         self._ready: BatchExplainer | None = ready if isinstance(ready, BatchExplainer) else None
         self._explainer = None if self._ready else travelling(ready)
@@ -70,23 +74,13 @@ class Explain:
         return require_arrow().concat_tables(parts)
 
 
+@with_options(Options, of=BatchExplainer)
 def explain(
     ds: Any,
     explainer: TreeExplainer,
     *,
-    output: Output = "columns",
-    keep: Sequence[str] = (),
-    prefix: str = "",
-    column: str = "shap",
-    top: int = 5,
-    only: str | int | None = None,
-    order: int | None = None,
-    index: Kind | None = None,
-    base_values: bool = False,
-    dtype: str = "float64",
-    y: str | None = None,
-    check_additivity: bool | float = True,
-    concurrency: int | tuple[int, int] | None = None,
+    concurrency: Concurrency = None,
+    **options: Unpack[Options],
 ) -> Any:
     """The values of the rows of a dataset of Ray, as a dataset, computed when that is.
 
@@ -96,7 +90,7 @@ def explain(
         A ``ray.data.Dataset``, whose columns are matched by name.
     explainer
         A `TreeExplainer`.
-    output, keep, prefix, column, top, only, order, index, base_values, dtype, y, check_additivity
+    options
         As for `linear_treeshap.explain_batches`. Ray does not keep rows in order, so that "long" and "top"
         need columns to ``keep``.
     concurrency
@@ -109,54 +103,36 @@ def explain(
     >>> values = explain(ray.data.read_parquet("rows"), explainer, keep=["id"])  # doctest: +SKIP
     >>> values.write_parquet("values")  # doctest: +SKIP
     """
-    ready = _batch_explainer(
-        travelling(explainer),
-        _schema(ds),
-        {
-            "output": output,
-            "keep": keep,
-            "prefix": prefix,
-            "column": column,
-            "top": top,
-            "only": only,
-            "order": order,
-            "index": index,
-            "base_values": base_values,
-            "dtype": dtype,
-            "y": y,
-            "check_additivity": check_additivity,
-        },
-    )
+    ready = _batch_explainer(travelling(explainer), _schema(ds), options)
     return _mapped(ds.select_columns(ready.reads), Explain, ray.put(ready), ready.batch_rows, concurrency)
 
 
+@with_options(ImportanceOptions, of=BatchSums)
 def global_importance(
     ds: Any,
     explainer: TreeExplainer,
     *,
-    by: str | None = None,
-    check_additivity: bool | float = True,
-    concurrency: int | tuple[int, int] | None = None,
+    concurrency: Concurrency = None,
+    **options: Unpack[ImportanceOptions],
 ) -> Any:
     """As `linear_treeshap.global_importance`, over a dataset of Ray: it runs, and its result.
 
     Actors sum up their batches, and Ray aggregates the sums. They are exact: blocks do not show in the bits.
     """
-    return _reduced(ds, explainer, by, None, None, check_additivity, concurrency)
+    return _reduced(ds, explainer, concurrency, **options)
 
 
+@with_options(InteractionOptions, of=BatchSums)
 def global_interactions(
     ds: Any,
     explainer: TreeExplainer,
     order: int = 2,
     *,
-    index: Kind | None = None,
-    by: str | None = None,
-    check_additivity: bool | float = True,
-    concurrency: int | tuple[int, int] | None = None,
+    concurrency: Concurrency = None,
+    **options: Unpack[InteractionOptions],
 ) -> Any:
     """As `linear_treeshap.global_interactions`, over a dataset of Ray: it runs, and its result."""
-    return _reduced(ds, explainer, by, order, index, check_additivity, concurrency)
+    return _reduced(ds, explainer, concurrency, order=order, **options)
 
 
 class _Sum:
@@ -171,17 +147,11 @@ class _Sum:
         return arrow.table({"sums": arrow.array([sums], arrow.binary())})
 
 
-def _reduced(
-    ds: Any,
-    explainer: TreeExplainer,
-    by: str | None,
-    order: int | None,
-    index: Kind | None,
-    check_additivity: bool | float,
-    concurrency: Any,
-) -> Any:
-    columns = ModelColumns(travelling(explainer), _schema(ds), used_beside([], by), source="The dataset")
-    batch_sums = BatchSums(columns, by=by, order=order, index=index, check_additivity=check_additivity)
+def _reduced(ds: Any, explainer: TreeExplainer, concurrency: Any, **asked: Any) -> Any:
+    columns = ModelColumns(
+        travelling(explainer), _schema(ds), used_beside([], asked.get("by")), source="The dataset"
+    )
+    batch_sums = BatchSums(columns, **asked)
     nothing = pickle.dumps(batch_sums([]))
     sums = _mapped(ds.select_columns(batch_sums.reads), _Sum, ray.put(batch_sums), None, concurrency)
     total = AggregateFn(
@@ -207,10 +177,8 @@ def _mapped(ds: Any, worker: type, ref: Any, batch_rows: int | None, concurrency
     )
 
 
-def _batch_explainer(explainer: TreeExplainer, schema: Any, options: dict[str, Any]) -> BatchExplainer:
-    beside = used_beside(options.get("keep", ()), options.get("y"))
-    columns = ModelColumns(explainer, schema, beside, source="The dataset")
-    return BatchExplainer(columns, schema, **options, numbers_rows=False)
+def _batch_explainer(explainer: TreeExplainer, schema: Any, options: Options) -> BatchExplainer:
+    return BatchExplainer.of(explainer, schema, options, source="The dataset", numbers_rows=False)
 
 
 def _schema(ds: Any) -> Any:

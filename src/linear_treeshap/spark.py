@@ -11,19 +11,21 @@ import pickle
 from collections.abc import Callable, Iterator, Sequence
 from pathlib import Path
 from tempfile import TemporaryDirectory
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
-from .engines.sets import Kind
 from .errors import InputError, MissingDependencyError
 from .explainer import TreeExplainer
 from .streams.arrow import plain_texts, require_arrow
+from .streams.batch_explainer import BatchExplainer, Options, used_beside
 from .streams.columns import ModelColumns
-from .streams.explain import BatchExplainer, used_beside
-from .streams.layout import Output
-from .streams.sums import BatchSums
+from .streams.options import with_options
+from .streams.sums import BatchSums, ImportanceOptions, InteractionOptions
 from .streams.travel import travelling
+
+if TYPE_CHECKING:
+    from typing_extensions import Unpack
 
 try:
     import pandas
@@ -45,23 +47,9 @@ except ImportError as missing:
 __all__ = ["ShapTransformer", "explain", "global_importance", "global_interactions", "spark_udf"]
 
 
+@with_options(Options, of=BatchExplainer)
 def explain(
-    df: DataFrame,
-    explainer: TreeExplainer,
-    *,
-    output: Output = "columns",
-    keep: Sequence[str] = (),
-    prefix: str = "",
-    column: str = "shap",
-    top: int = 5,
-    only: str | int | None = None,
-    order: int | None = None,
-    index: Kind | None = None,
-    base_values: bool = False,
-    dtype: str = "float64",
-    y: str | None = None,
-    features: str | None = None,
-    check_additivity: bool | float = True,
+    df: DataFrame, explainer: TreeExplainer, *, features: str | None = None, **options: Unpack[Options]
 ) -> DataFrame:
     """The values of the rows of a Spark table, as one; it runs when that is asked for.
 
@@ -71,7 +59,7 @@ def explain(
         A data frame of Spark. Columns are matched by name.
     explainer
         A `TreeExplainer`.
-    output, keep, prefix, column, top, only, order, index, base_values, dtype, y, check_additivity
+    options
         As for `linear_treeshap.explain_batches`. Rows of Spark have no number, so that "long" and "top" need
         columns to ``keep``.
     features
@@ -83,24 +71,9 @@ def explain(
     >>> from linear_treeshap.spark import explain  # doctest: +SKIP
     >>> explain(df, explainer, keep=["id"], prefix="shap_").write.parquet("values")  # doctest: +SKIP
     """
-    source = _Source(df, explainer, used_beside(keep, y), features)
-    explain_table = BatchExplainer(
-        source.columns,
-        source.schema,
-        output=output,
-        keep=keep,
-        prefix=prefix,
-        column=column,
-        top=top,
-        only=only,
-        order=order,
-        index=index,
-        base_values=base_values,
-        dtype=dtype,
-        y=y,
-        check_additivity=check_additivity,
-        numbers_rows=False,
-    )
+    beside = used_beside(options.get("keep", ()), options.get("y"))
+    source = _Source(df, explainer, beside, features)
+    explain_table = BatchExplainer(source.columns, source.schema, **options, numbers_rows=False)
     kept = [df.schema[name] for name in explain_table.keep]
     added = [
         pyspark.sql.types.StructField(field.name, _spark_type(field.type))
@@ -118,33 +91,32 @@ def explain(
     return source.select(explain_table.reads).mapInArrow(explained, schema)
 
 
+@with_options(ImportanceOptions, of=BatchSums)
 def global_importance(
     df: DataFrame,
     explainer: TreeExplainer,
     *,
-    by: str | None = None,
     features: str | None = None,
-    check_additivity: bool | float = True,
+    **options: Unpack[ImportanceOptions],
 ) -> Any:
     """As `linear_treeshap.global_importance`, over the rows of a Spark table: a job, and its result.
 
     Each task sums up its rows and sends the sums alone. They are exact: partitions do not show in the bits.
     """
-    return _reduced(df, explainer, by, None, None, features, check_additivity)
+    return _reduced(df, explainer, features, **options)
 
 
+@with_options(InteractionOptions, of=BatchSums)
 def global_interactions(
     df: DataFrame,
     explainer: TreeExplainer,
     order: int = 2,
     *,
-    index: Kind | None = None,
-    by: str | None = None,
     features: str | None = None,
-    check_additivity: bool | float = True,
+    **options: Unpack[InteractionOptions],
 ) -> Any:
     """As `linear_treeshap.global_interactions`, over the rows of a Spark table: a job, and its result."""
-    return _reduced(df, explainer, by, order, index, features, check_additivity)
+    return _reduced(df, explainer, features, order=order, **options)
 
 
 def spark_udf(
@@ -403,17 +375,9 @@ def _udf(
     return pyspark.sql.functions.pandas_udf(explained, kind)
 
 
-def _reduced(
-    df: DataFrame,
-    explainer: TreeExplainer,
-    by: str | None,
-    order: int | None,
-    index: Kind | None,
-    features: str | None,
-    check_additivity: bool | float,
-) -> Any:
-    source = _Source(df, explainer, used_beside([], by), features)
-    batch_sums = BatchSums(source.columns, by=by, order=order, index=index, check_additivity=check_additivity)
+def _reduced(df: DataFrame, explainer: TreeExplainer, features: str | None, **asked: Any) -> Any:
+    source = _Source(df, explainer, used_beside([], asked.get("by")), features)
+    batch_sums = BatchSums(source.columns, **asked)
     sent, expand = source.broadcast(batch_sums), source.expand
 
     def summed(batches: Iterator[Any]) -> Iterator[Any]:

@@ -17,7 +17,7 @@ from cli_files import FEATURES, N_ROWS, read, run, table, target, write
 
 from linear_treeshap import TreeExplainer, save
 from linear_treeshap.cli import data, models, rows
-from linear_treeshap.streams import explain as streams
+from linear_treeshap.streams import batch_explainer as streams
 
 pytest.importorskip("pyarrow")
 pandas = pytest.importorskip("pandas")

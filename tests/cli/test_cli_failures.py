@@ -23,7 +23,7 @@ from cli_files import FEATURES, command, fail, run, table, write
 from linear_treeshap import TreeExplainer, __version__
 from linear_treeshap.atomic_write import replacing
 from linear_treeshap.cli.main import main, make_parser
-from linear_treeshap.streams.explain import BatchExplainer
+from linear_treeshap.streams.batch_explainer import BatchExplainer
 
 pytest.importorskip("pyarrow")
 pandas = pytest.importorskip("pandas")

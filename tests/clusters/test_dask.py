@@ -9,12 +9,13 @@ import resource
 import signal
 import sys
 from collections.abc import Iterator
+from functools import partial
 from pathlib import Path
 from typing import Any
 
 import numpy as np
 import pytest
-from cluster_cases import CUTS, Cut, assert_same_bits, by_key, cut, started
+from cluster_cases import CUTS, Cut, assert_same_bits, by_key, cut, refusal, started
 from stream_cases import CASES, FEATURES, stream_case
 
 from linear_treeshap import InputError, TreeExplainer, global_importance, global_interactions
@@ -207,11 +208,7 @@ def test_what_is_sent_needs_no_model_library(client: Any) -> None:
 # -- wrong use --------------------------------------------------------------------------------------------
 
 
-def _wrong(rows: Any, explainer: Any = None, **options: Any) -> str:
-    with pytest.raises(InputError) as error:
-        ld.explain(rows, explainer or stream_case("boosted").explainer, **options)
-    assert "\n" not in str(error.value)
-    return str(error.value)
+_wrong = partial(refusal, ld.explain)
 
 
 def test_wrong_use_is_one_clear_line_before_anything_runs() -> None:

@@ -6,15 +6,16 @@ import os
 import signal
 import sys
 from collections.abc import Iterator
+from functools import partial
 from pathlib import Path
 from typing import Any
 
 import numpy as np
 import pytest
-from cluster_cases import Cut, assert_same_bits, cut, started
+from cluster_cases import Cut, assert_same_bits, cut, refusal, started
 from stream_cases import CASES, FEATURES, stream_case
 
-from linear_treeshap import InputError, global_importance, global_interactions
+from linear_treeshap import global_importance, global_interactions
 
 ray = pytest.importorskip("ray")
 pytest.importorskip("ray.data")
@@ -188,11 +189,7 @@ def test_memory_of_a_worker_is_that_of_its_batches() -> None:
     assert peaks[-1] - peaks[1] < 60e6, f"{(peaks[-1] - peaks[1]) / 1e6:.0f} MB"
 
 
-def _wrong(rows: Any, explainer: Any = None, **options: Any) -> str:
-    with pytest.raises(InputError) as error:
-        lr.explain(rows, explainer or stream_case("boosted").explainer, **options)
-    assert "\n" not in str(error.value)
-    return str(error.value)
+_wrong = partial(refusal, lr.explain)
 
 
 def test_wrong_use_is_one_clear_line_before_anything_runs() -> None:

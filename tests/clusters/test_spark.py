@@ -3,12 +3,13 @@
 from __future__ import annotations
 
 from collections.abc import Iterator
+from functools import partial
 from pathlib import Path
 from typing import Any
 
 import numpy as np
 import pytest
-from cluster_cases import Cut, assert_same_bits, cut, spark_session, started
+from cluster_cases import Cut, assert_same_bits, cut, refusal, spark_session, started
 from stream_cases import CASES, FEATURES, stream_case
 
 from linear_treeshap import InputError, TreeExplainer, global_importance, global_interactions
@@ -305,11 +306,7 @@ def _stump() -> Any:
     return DecisionTreeRegressor(max_depth=1).fit([[0], [0], [0], [1]], [1, 1, 1, 3])
 
 
-def _wrong(rows: Any, explainer: Any = None, **options: Any) -> str:
-    with pytest.raises(InputError) as error:
-        ls.explain(rows, explainer or stream_case("boosted").explainer, **options)
-    assert "\n" not in str(error.value)
-    return str(error.value)
+_wrong = partial(refusal, ls.explain)
 
 
 def test_wrong_use_is_one_clear_line_on_the_driver(spark: Any) -> None:

@@ -282,14 +282,7 @@ def test_predict_is_explained_where_it_is_a_function_of_the_raw_output(name: str
 
 
 @pytest.mark.parametrize(
-    "name",
-    [
-        "catboost_multiclass",
-        "lightgbm_multiclass",
-        "sklearn_gradient_boosting_multiclass",
-        "sklearn_hist_multiclass",
-        "xgboost_multiclass",
-    ],
+    "name", [name for name in zoo.names() if name.endswith("_multiclass") and "forest" not in name]
 )
 def test_softmax_is_refused_with_the_reason(name: str) -> None:
     """By its name and in the guise of a function; the advice is never a function of one raw output."""

@@ -253,6 +253,15 @@ def test_a_missing_file_says_so(tmp_path: Path) -> None:
         import_model(tmp_path / "model.json")
 
 
+@pytest.mark.parametrize("library", ["lightgbm", "xgboost"])
+def test_labels_of_a_data_frame_are_kept_in_the_order_of_their_codes(library: str) -> None:
+    """The categories that a model was trained on are in it, so a frame in another order can be re-coded."""
+    row_format = import_model(zoo.load(f"{library}_categorical_frame").model).row_format
+    assert row_format.feature_names == ("f0", "f1", "f2", "f3", "f4")
+    assert row_format.categories == {0: ("red", "green", "blue"), 1: tuple(range(0, 120, 10))}
+    assert row_format.numbers_are_codes
+
+
 @pytest.mark.parametrize(
     ("name", "file_name"),
     [

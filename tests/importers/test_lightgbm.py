@@ -107,13 +107,6 @@ def test_sets_span_several_words_of_bits() -> None:
     assert np.diff(ensemble.category_offsets).max() > 1
 
 
-def test_labels_of_a_data_frame_are_kept_in_the_order_of_their_codes() -> None:
-    row_format = to_ensemble(zoo.load("lightgbm_categorical_frame").model).row_format
-    assert row_format.feature_names == ("f0", "f1", "f2", "f3", "f4")
-    assert row_format.categories == {0: ("red", "green", "blue"), 1: tuple(range(0, 120, 10))}
-    assert row_format.numbers_are_codes
-
-
 def test_labels_of_an_ordered_column_find_their_feature() -> None:
     """LightGBM codes ordered categories but splits them as numbers, and never says which column it was."""
     rows = coded_rows()

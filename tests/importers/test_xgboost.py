@@ -185,14 +185,6 @@ def test_both_kinds_of_category_splits_are_met() -> None:
     assert sizes.max() > 1
 
 
-def test_labels_of_a_data_frame_are_kept_in_the_order_of_their_codes() -> None:
-    """XGBoost stores the categories it was trained on, so a frame in another order can be re-coded."""
-    row_format = to_ensemble(zoo.load("xgboost_categorical_frame").model).row_format
-    assert row_format.feature_names == ("f0", "f1", "f2", "f3", "f4")
-    assert row_format.categories == {0: ("red", "green", "blue"), 1: tuple(range(0, 120, 10))}
-    assert row_format.numbers_are_codes
-
-
 def test_what_a_row_must_look_like() -> None:
     """float32, entries absent from sparse rows are missing, and so is the wrapper's own marker."""
     row_format = to_ensemble(zoo.load("xgboost_own_missing_value").model).row_format

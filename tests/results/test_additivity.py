@@ -200,11 +200,10 @@ def test_every_kind_of_rows_is_compared_when_it_first_comes(
     missing[:, 2] = np.nan
     library = _Library(monkeypatch)
     explainer = TreeExplainer(model)
-    for table in (rows, rows.astype(np.float64), missing, pd.DataFrame(rows)):
-        library.asked = 0
-        for _ in range(2):
-            explainer.shap_values(table[:50])
-        assert library.asked == 50
+    for number, table in enumerate((rows, rows.astype(np.float64), missing, pd.DataFrame(rows)), start=1):
+        explainer.shap_values(table[:50])
+        explainer.shap_values(table[:50])
+        assert library.asked == number * 50
 
 
 def test_a_complaint_is_repeated_until_there_is_no_reason_for_it(

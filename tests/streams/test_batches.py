@@ -15,8 +15,8 @@ import pytest
 from stream_cases import CASES, FEATURES, frame_of, stream_case
 
 from linear_treeshap import InputError, MissingDependencyError, TreeExplainer, explain_batches
+from linear_treeshap.streams.batch_explainer import BatchExplainer
 from linear_treeshap.streams.columns import ModelColumns
-from linear_treeshap.streams.explain import BatchExplainer
 
 pa = pytest.importorskip("pyarrow")
 pd = pytest.importorskip("pandas")

@@ -18,6 +18,8 @@ import numpy as np
 import pytest
 from stream_cases import StreamCase, stream_case
 
+from linear_treeshap import InputError
+
 
 @dataclass(frozen=True)
 class Cut:
@@ -49,6 +51,14 @@ def assert_same_bits(found: Any, expected: Any) -> None:
             np.testing.assert_array_equal(cells, expected[name].to_numpy(), err_msg=name)
         else:
             assert found[name].astype(str).tolist() == expected[name].astype(str).tolist(), name
+
+
+def refusal(explain: Callable[..., Any], rows: Any, explainer: Any = None, **options: Any) -> str:
+    """What is said, in one line, where these rows cannot be explained."""
+    with pytest.raises(InputError) as error:
+        explain(rows, explainer or stream_case("boosted").explainer, **options)
+    assert "\n" not in str(error.value)
+    return str(error.value)
 
 
 def _pieces(table: Any, sizes: list[int]) -> list[Any]:

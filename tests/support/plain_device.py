@@ -10,7 +10,7 @@ import subprocess
 import sys
 import tempfile
 import threading
-from collections.abc import Callable, Mapping
+from collections.abc import Mapping
 from contextlib import AbstractContextManager, nullcontext
 from functools import cache
 from pathlib import Path
@@ -18,8 +18,8 @@ from typing import Any
 
 import numpy as np
 
-from linear_treeshap.engines.contract import Tell, Values
-from linear_treeshap.engines.cuda.device import SOURCES
+from linear_treeshap.engines.contract import Told, Values
+from linear_treeshap.engines.cuda.device import SOURCES, Explain
 
 __all__ = ["PlainDevice"]
 
@@ -102,14 +102,7 @@ class PlainDevice:
     def is_here(self, array: Any) -> bool:
         return False
 
-    def in_blocks(
-        self,
-        rows: Values,
-        out: Values,
-        n_at_once: int,
-        explain: Callable[[Any, Any], None],
-        tell: Tell | None,
-    ) -> None:
+    def in_blocks(self, rows: Values, out: Values, n_at_once: int, explain: Explain, tell: Told) -> None:
         for start in range(0, len(rows), n_at_once):
             explain(rows[start : start + n_at_once], out[start : start + n_at_once])
             if tell is not None:

@@ -9,9 +9,10 @@ import time
 from typing import Any
 
 from ..progress import report
-from ..streams.explain import BatchExplainer
+from ..streams.batch_explainer import BatchExplainer
 from . import models, output, rows
-from .numbers import count, threads
+from .arguments import add_check_and_progress, add_inputs
+from .numbers import count
 
 __all__ = ["add_to"]
 
@@ -42,9 +43,7 @@ def add_to(subparsers: Any) -> argparse.ArgumentParser:
     parser: argparse.ArgumentParser = subparsers.add_parser(
         "explain", help="write the values of every row", description=__doc__, epilog=_EXAMPLES
     )
-    models.add_arguments(parser)
-    rows.add_arguments(parser)
-    models.add_groups_argument(parser)
+    add_inputs(parser)
     output.add_arguments(parser, metavar="OUT", help="file to write: .parquet, .feather or .csv", table=True)
     shape = parser.add_mutually_exclusive_group()
     shape.add_argument(
@@ -56,9 +55,7 @@ def add_to(subparsers: Any) -> argparse.ArgumentParser:
     parser.add_argument("--only", metavar="OUTPUT", help="one output of several, by name or number")
     parser.add_argument("--base-values", action="store_true", help="add a column of base values")
     parser.add_argument("--float32", action="store_true", help="write values as float32")
-    parser.add_argument("--n-jobs", metavar="N", type=threads, help="threads (default: all CPUs)")
-    rows.add_check_argument(parser)
-    rows.add_progress_argument(parser)
+    add_check_and_progress(parser)
     parser.add_argument("--json", action="store_true", help="print what was done, as JSON")
     parser.set_defaults(run=run)
     return parser

@@ -11,7 +11,8 @@ from ..importance import global_importance
 from ..progress import report
 from ..results.sums import GlobalImportance
 from . import models, rows
-from .numbers import count, threads
+from .arguments import add_check_and_progress, add_inputs
+from .numbers import count
 
 __all__ = ["add_to"]
 
@@ -31,13 +32,9 @@ def add_to(subparsers: Any) -> argparse.ArgumentParser:
     parser: argparse.ArgumentParser = subparsers.add_parser(
         "importance", help="rank features over all rows", description=__doc__, epilog=_EXAMPLES
     )
-    models.add_arguments(parser)
-    rows.add_arguments(parser)
-    models.add_groups_argument(parser)
+    add_inputs(parser)
     parser.add_argument("--top", metavar="K", type=count, help="only the K most important features")
-    parser.add_argument("--n-jobs", metavar="N", type=threads, help="threads (default: all CPUs)")
-    rows.add_check_argument(parser)
-    rows.add_progress_argument(parser)
+    add_check_and_progress(parser)
     parser.add_argument("--json", action="store_true", help="print JSON")
     parser.set_defaults(run=run)
     return parser

@@ -12,7 +12,8 @@ import numpy as np
 import numpy.typing as npt
 
 from . import models, output, rows
-from .numbers import count, threads
+from .arguments import add_inputs
+from .numbers import count
 
 __all__ = ["add_to"]
 
@@ -30,15 +31,12 @@ def add_to(subparsers: Any) -> argparse.ArgumentParser:
     parser: argparse.ArgumentParser = subparsers.add_parser(
         "report", help="write a page to look at", description=__doc__, epilog=_EXAMPLES
     )
-    models.add_arguments(parser)
-    rows.add_arguments(parser)
-    models.add_groups_argument(parser)
+    add_inputs(parser)
     output.add_arguments(parser, metavar="PAGE", help="page to write, such as report.html", table=False)
     parser.add_argument(
         "--rows", metavar="N", type=count, default=10_000, help="rows on the page at most (default: 10,000)"
     )
     parser.add_argument("--title", metavar="TEXT", help="heading of the page (default: names and numbers)")
-    parser.add_argument("--n-jobs", metavar="N", type=threads, help="threads (default: all CPUs)")
     parser.set_defaults(run=run)
     return parser
 

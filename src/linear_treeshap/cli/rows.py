@@ -21,8 +21,8 @@ from ..explainer import TreeExplainer
 from ..model.row_format import RowFormat
 from ..rows.columns import codes_of_labels, labels_are_numbers
 from ..streams.arrow import is_text, require_arrow
+from ..streams.batch_explainer import rows_per_batch
 from ..streams.columns import ModelColumns
-from ..streams.explain import rows_per_batch
 from .data import NULLS, DataFile, open_data
 
 __all__ = ["Batch", "RowReader", "add_arguments"]

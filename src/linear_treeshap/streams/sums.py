@@ -6,20 +6,36 @@ Sums are exact, so they add up to the same bits in any order, and importances fo
 from __future__ import annotations
 
 from collections.abc import Iterable, Iterator
-from typing import Any
+from typing import Any, TypedDict
 
 import numpy as np
 
 from ..engines.sets import Kind
 from ..errors import InputError
+from ..explainer import TreeExplainer
 from ..importance import Labelled, importance_of, interactions_of
 from ..results.sums import BySegment, GlobalImportance, GlobalInteractions
+from .batch_explainer import rows_per_batch, used_beside
 from .columns import ModelColumns
-from .explain import rows_per_batch, used_beside
 
-__all__ = ["BatchSums", "Found"]
+__all__ = ["BatchSums", "Found", "ImportanceOptions", "InteractionOptions"]
 
 Found = GlobalImportance | GlobalInteractions | BySegment[Any]
+
+
+class ImportanceOptions(TypedDict, total=False):
+    """What can be asked of a global importance; the defaults are those of `BatchSums`."""
+
+    by: str | None
+    check_additivity: bool | float
+
+
+class InteractionOptions(TypedDict, total=False):
+    """The same of global interactions."""
+
+    index: Kind | None
+    by: str | None
+    check_additivity: bool | float
 
 
 class BatchSums:
@@ -44,6 +60,12 @@ class BatchSums:
         self._order, self._index = order, index
         self._check_additivity = check_additivity
         self._batch_rows = rows_per_batch(columns.explainer, columns)
+
+    @classmethod
+    def of(cls, explainer: TreeExplainer, schema: Any, *, source: str, **asked: Any) -> BatchSums:
+        """Those of an explainer, whose columns are looked for in tables of this schema."""
+        columns = ModelColumns(explainer, schema, used_beside([], asked.get("by")), source=source)
+        return cls(columns, **asked)
 
     @property
     def reads(self) -> list[str]:

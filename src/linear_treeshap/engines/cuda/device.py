@@ -14,7 +14,10 @@ import numpy as np
 
 from ..contract import Told, Values
 
-__all__ = ["C_NAMES", "SOURCES", "Device", "Kernel"]
+__all__ = ["C_NAMES", "SOURCES", "Device", "Explain", "Kernel"]
+
+#: Rows of the device in, their values written to another array there.
+Explain = Callable[[Any, Any], None]
 
 #: Floating-point types as kernels call them.
 C_NAMES = {np.dtype(np.float32): "float", np.dtype(np.float64): "double"}
@@ -56,13 +59,6 @@ class Device(Protocol):
     def is_here(self, array: Any) -> bool:
         """Is this an array of the device?"""
 
-    def in_blocks(
-        self,
-        rows: Values,
-        out: Values,
-        n_at_once: int,
-        explain: Callable[[Any, Any], None],
-        tell: Told,
-    ) -> None:
+    def in_blocks(self, rows: Values, out: Values, n_at_once: int, explain: Explain, tell: Told) -> None:
         """Bring rows that are not here, so many at a time, to ``explain``, and take the values it writes
         back."""

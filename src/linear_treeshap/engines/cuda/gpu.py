@@ -9,7 +9,7 @@ from __future__ import annotations
 
 import re
 import threading
-from collections.abc import Callable, Mapping
+from collections.abc import Mapping
 from concurrent.futures import ThreadPoolExecutor
 from contextlib import AbstractContextManager
 from functools import cache
@@ -21,7 +21,7 @@ import numpy as np
 from ...errors import InputError, MissingDependencyError
 from ..contract import Told, Values
 from ..threads import available_cpus
-from .device import SOURCES, Kernel
+from .device import SOURCES, Explain, Kernel
 
 __all__ = ["Gpu", "find_gpu"]
 
@@ -113,14 +113,7 @@ class Gpu:
     def is_here(self, array: Any) -> bool:
         return isinstance(array, self.arrays.ndarray) and array.device.id == self.number
 
-    def in_blocks(
-        self,
-        rows: Values,
-        out: Values,
-        n_at_once: int,
-        explain: Callable[[Any, Any], None],
-        tell: Told,
-    ) -> None:
+    def in_blocks(self, rows: Values, out: Values, n_at_once: int, explain: Explain, tell: Told) -> None:
         n_rows, row_bytes = len(rows), max(1, rows[0].nbytes + out[0].nbytes)
         wanted = int(np.clip(-(-n_rows // _N_BLOCKS), _MIN_BLOCK // row_bytes, _MAX_BLOCK // row_bytes))
         n_at_once = max(1, min(n_at_once, wanted))
@@ -175,7 +168,7 @@ class _Lane:
         self._rows_here = None if self._is_direct(rows) else _pinned(cupy, self._rows_there)
         self._values_here = None if self._is_direct(out) else _pinned(cupy, self._values_there)
 
-    def take(self, start: int, explain: Callable[[Any, Any], None]) -> None:
+    def take(self, start: int, explain: Explain) -> None:
         """Finish the block before, and begin this one."""
         self.give()
         source = self._rows[start : start + len(self._rows_there)]
