@@ -78,6 +78,27 @@ def random_forest(n_rows: int = 500) -> Problem:
     return Problem(model, conductor.X[test][:n_rows], conductor.source)
 
 
+def forest_of_classes(n_classes: int, n_rows: int = 200) -> Problem:
+    """As many classes, of equal size; no limit on the depth, so that leaves are pure."""
+    from sklearn.ensemble import RandomForestClassifier
+
+    train = data.generated(20_000)
+    classes = np.digitize(train.y, np.quantile(train.y, np.arange(1, n_classes) / n_classes))
+    model = RandomForestClassifier(50, random_state=0, n_jobs=1).fit(train.X, classes)
+    return Problem(model, data.generated(n_rows, seed=1).X, train.source)
+
+
+def covertype_forest(n_rows: int = 200) -> Problem:
+    """Seven classes of very different size."""
+    from sklearn.ensemble import RandomForestClassifier
+
+    covertype = data.covertype()
+    train, test = split(covertype, n_rows)
+    model = RandomForestClassifier(50, random_state=0, n_jobs=1)
+    model.fit(covertype.X[train[:50_000]], covertype.y[train[:50_000]])
+    return Problem(model, covertype.X[test], covertype.source)
+
+
 def big_forest() -> Problem:
     """Millions of nodes, for the memory they take."""
     from sklearn.ensemble import ExtraTreesRegressor
@@ -136,6 +157,8 @@ _ALL = (
     ),
     Case("catboost-500x6", "CatBoost, 500 trees of depth 6", catboost, ("catboost", *ANY_TREES)),
     Case("random-forest", "random forest, 100 trees of unlimited depth", random_forest),
+    Case("forest-classes", "random forest, 50 trees, 21 classes", partial(forest_of_classes, 21), ("shap",)),
+    Case("forest-covertype", "random forest, 50 trees, 7 classes", covertype_forest, ("shap",)),
     Case("one-row", "one row, 100 trees of depth 6", partial(xgboost, 100, 6, 1)),
     Case(
         "ten-times-the-rows",

@@ -16,7 +16,7 @@ from typing import Any
 import numpy as np
 import numpy.typing as npt
 
-__all__ = ["DATA_VARIABLE", "Data", "adult", "adult_attributes", "generated", "superconductor"]
+__all__ = ["DATA_VARIABLE", "Data", "adult", "adult_attributes", "covertype", "generated", "superconductor"]
 
 DATA_VARIABLE = "LINEAR_TREESHAP_DATA"
 
@@ -84,6 +84,16 @@ def adult_attributes() -> Data:
         return pd.get_dummies(frame, columns=categories, prefix_sep="="), target
 
     return _load("adult", 1590, read, (48_842, 108))
+
+
+def covertype() -> Data:
+    """Blackard (1998), 581,012 × 54, seven classes of forest."""
+
+    def read(frame: Any) -> tuple[Any, Any]:
+        frame = frame.rename(columns={"class": "Cover_Type"})  # its name on OpenML
+        return frame.drop(columns="Cover_Type"), frame["Cover_Type"].astype(int)
+
+    return _load("covertype", 1596, read, (581_012, 54))
 
 
 def _load(name: str, openml_id: int, read: Callable[[Any], tuple[Any, Any]], shape: tuple[int, int]) -> Data:

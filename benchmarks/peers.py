@@ -141,14 +141,14 @@ class Published(Peer):
 
 
 class Shap(Peer):
-    """The C code of shap; a dictionary keeps it from calling XGBoost's and LightGBM's own."""
+    """The C code of shap; a dictionary, of one output, keeps it from calling XGBoost's and LightGBM's own."""
 
     package, module = "shap", "shap"
 
     def __init__(self, model: Any, ensemble: TreeEnsemble, background: Rows | None = None) -> None:
         import shap
 
-        trees = as_dictionary(ensemble)
+        trees = as_dictionary(ensemble) if ensemble.n_outputs == 1 else model
         if background is None:
             self.explainer = shap.TreeExplainer(trees, feature_perturbation="tree_path_dependent")
             return

@@ -131,7 +131,7 @@ def row_errors(values: Values, expected: Values) -> Values:
     assert values.shape == expected.shape, f"expected values of shape {expected.shape}, got {values.shape}"
     scale = max(float(np.abs(expected).max()), np.finfo(np.float64).tiny)
     errors: Values = np.where(np.isfinite(values), np.abs(values - expected) / scale, np.inf)
-    return np.asarray(errors.max(axis=1))
+    return np.asarray(errors.reshape(len(errors), -1).max(axis=1))
 
 
 def _made(kind: type[PeerKind], problem: Problem, ensemble: TreeEnsemble) -> PeerKind:
@@ -143,7 +143,8 @@ def _made(kind: type[PeerKind], problem: Problem, ensemble: TreeEnsemble) -> Pee
 def _additivity_errors(problem: Problem, ours: Ours, rows: Rows, values: Values) -> Values:
     """How far ours miss the model's own prediction; the peers check them feature by feature."""
     prediction = raw_prediction(problem.model, rows)
-    return row_errors(values.sum(axis=1, keepdims=True) + ours.explainer.expected_value, prediction)
+    sums = values.sum(axis=1).reshape(prediction.shape) + ours.explainer.expected_value
+    return row_errors(sums, prediction)
 
 
 def _judge(result: Result, errors: Values) -> Result:

@@ -16,6 +16,7 @@ import numpy.typing as npt
 
 from .. import _core
 from ..errors import InputError
+from ..model.by_output import by_output
 from ..model.ensemble import TreeEnsemble, only_output
 from ..players.players import Players
 from .contract import Values
@@ -79,6 +80,13 @@ class Program:
         if self.n_outputs == 1:
             return self
         ensemble = only_output(self.ensemble, output)
+        return Program(ensemble, players=self.players, index=self.index, kernel=self.kernel)
+
+    def for_values(self) -> Program:
+        """The same as trees of one output each, if these are less to walk; else itself."""
+        ensemble = by_output(self.ensemble)
+        if ensemble is None:
+            return self
         return Program(ensemble, players=self.players, index=self.index, kernel=self.kernel)
 
     def predict(self, rows: Values, *, n_jobs: int | None = None) -> Float64:

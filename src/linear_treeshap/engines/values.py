@@ -26,7 +26,8 @@ class ValueEngine:
     def __init__(self, program: Program) -> None:
         self.program = program
         self.n_players, self.n_outputs = program.n_players, program.n_outputs
-        self._native = _core.ValueEngine(program.compiled)
+        self._walked = program.for_values()
+        self._native = _core.ValueEngine(self._walked.compiled)
         self._sets: dict[Any, SetEngine] = {}  # those that were asked for before
 
     def base_values(self, y: Truth = None) -> Float64:
@@ -37,7 +38,7 @@ class ValueEngine:
         self, rows: Values, out: Values, *, y: Truth = None, n_jobs: int | None = None, progress: Told = None
     ) -> None:
         """Write the values of ``rows`` to ``out``, (n_rows, n_players, n_outputs)."""
-        with self.program.rescaled(out) as found:
+        with self._walked.rescaled(out) as found:
             self._native.explain(rows, found, n_threads=n_threads(n_jobs), progress=progress)
 
     def pairs(self, rows: Values, out: Values, *, n_jobs: int | None = None, progress: Told = None) -> None:

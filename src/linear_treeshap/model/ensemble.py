@@ -26,7 +26,7 @@ import numpy.typing as npt
 from ..errors import FileFormatError, InputError, ModelError
 from ..model.row_format import RowFormat
 
-__all__ = ["TreeEnsemble", "check_n_outputs", "first_trees", "only_output", "widened"]
+__all__ = ["PER_NODE", "TreeEnsemble", "check_n_outputs", "first_trees", "levels", "only_output", "widened"]
 
 Int32 = npt.NDArray[np.int32]
 Int64 = npt.NDArray[np.int64]
@@ -186,7 +186,7 @@ class TreeEnsemble:
     def reach(self) -> Float64:
         """(n_nodes,) share of the root's cover that arrives here: the product of the ratios down to it."""
         reach = np.ones(self.n_nodes)
-        for nodes, parents in _levels(self):
+        for nodes, parents in levels(self):
             reach[nodes] = reach[parents] * self.cover_ratio[nodes]
         reach.setflags(write=False)
         return reach
@@ -279,7 +279,7 @@ def first_trees(ensemble: TreeEnsemble, n_trees: int | None) -> TreeEnsemble:
         tree_offsets=ensemble.tree_offsets[: n_trees + 1],
         tree_output=ensemble.tree_output[:n_trees],
         value=ensemble.value[nodes],
-        **{name: getattr(ensemble, name)[nodes] for name in _PER_NODE},
+        **{name: getattr(ensemble, name)[nodes] for name in PER_NODE},
     )
 
 
@@ -303,11 +303,12 @@ def only_output(ensemble: TreeEnsemble, output: int) -> TreeEnsemble:
         value=ensemble.value[nodes, column][:, None],
         base_values=ensemble.base_values[[output]],
         output_names=None if ensemble.output_names is None else (ensemble.output_names[output],),
-        **{name: getattr(ensemble, name)[nodes] for name in _PER_NODE},
+        **{name: getattr(ensemble, name)[nodes] for name in PER_NODE},
     )
 
 
-_PER_NODE = ("left", "right", "feature", "threshold", "cover", "missing_left", "category_set")
+#: The arrays of an ensemble that have an entry for each node, besides its values.
+PER_NODE = ("left", "right", "feature", "threshold", "cover", "missing_left", "category_set")
 
 
 def _frozen_array(name: str, given: Any, dtype: Any, ndim: int) -> npt.NDArray[Any]:
@@ -331,8 +332,8 @@ def _frozen_array(name: str, given: Any, dtype: Any, ndim: int) -> npt.NDArray[A
     return array
 
 
-def _levels(ensemble: TreeEnsemble) -> Iterator[tuple[Int64, Int64]]:
-    """All non-root nodes from the top down, a level at a time, with their parents.
+def levels(ensemble: TreeEnsemble) -> Iterator[tuple[Int64, Int64]]:
+    """All non-root nodes from the top down, a level at a time, with their parents; left children come first.
 
     Only for an ensemble whose child indices are in range; a cycle never ends here, so `_check`
     counts parents first.
@@ -348,7 +349,7 @@ def _levels(ensemble: TreeEnsemble) -> Iterator[tuple[Int64, Int64]]:
 
 def _walk_levels(ensemble: TreeEnsemble) -> tuple[int, int]:
     """Depth of the deepest tree, and how many nodes can be reached from the roots."""
-    sizes = [len(nodes) for nodes, _ in _levels(ensemble)]
+    sizes = [len(nodes) for nodes, _ in levels(ensemble)]
     return len(sizes), ensemble.n_trees + sum(sizes)
 
 
@@ -389,7 +390,7 @@ def _check(e: TreeEnsemble) -> None:
     if _walk_levels(e)[1] != n_nodes:
         seen = np.zeros(n_nodes, dtype=np.bool_)
         seen[offsets[:-1]] = True
-        for nodes, _ in _levels(e):
+        for nodes, _ in levels(e):
             seen[nodes] = True
         refuse(~seen, "the node cannot be reached from the root")
 
