@@ -22,6 +22,8 @@ constexpr std::size_t kMaxTaskWork = 50'000'000;  // leaves · outputs · tiles 
 
 // So few rows are walked with no constants where these are not kept: making them costs as much as such rows.
 constexpr std::size_t kMaxRowsByPoints = 8;
+// What a leaf costs then, in rows of a full block: a row that is walked alone, and constants that are made again.
+constexpr std::size_t kRowsPerLoneRow = 16, kRowsPerExpansion = 256;
 
 }  // namespace
 
@@ -78,10 +80,13 @@ void ValueEngine::explain(const RowsView& rows, std::span<Value> values, int n_t
         std::fill(values.begin(), values.end(), Value(0));
         return;
     }
-    const std::size_t work = program_.n_leaves * rows.n_rows;
-    n_threads = threads_for(work, n_threads);
-    Control control(poll, work);
-    const bool by_points = expanded_.data() == nullptr && rows.n_rows <= kMaxRowsByPoints;
+    const bool is_expanded = expanded_.data() != nullptr;
+    const bool by_points = !is_expanded && rows.n_rows <= kMaxRowsByPoints;
+    const std::size_t rows_worth = by_points     ? kRowsPerLoneRow * rows.n_rows
+                                   : is_expanded ? rows.n_rows
+                                                 : rows.n_rows + kRowsPerExpansion;
+    n_threads = threads_for(program_.n_leaves * rows_worth, n_threads);
+    Control control(poll, program_.n_leaves * rows.n_rows);
     explain_by_chunks(cuts(rows.n_rows, n_threads), program_.chunks.size(), row_values, values, n_threads, control,
                       [&](std::size_t first, std::size_t n, std::size_t c, double* to, const Worker& worker) {
                           const auto& chunk = program_.chunks[c];
