@@ -51,8 +51,8 @@ template <class Number>
 LTS_INLINE bool row_goes_left(const Program& program, const Split& split, Number x) {
     if (split.category_set >= 0) [[unlikely]]
         return in_set<1>(&x, program.category_sets[at(split.category_set)], split.missing_left) != 0;
-    const auto threshold = static_cast<Number>(split.threshold);
-    return split.missing_left ? !(x > threshold) : x <= threshold;
+    // No branch: which way a row goes, and where missing values do, is as good as random.
+    return (x <= static_cast<Number>(split.threshold)) | (split.missing_left & (x != x));
 }
 
 }  // namespace linear_treeshap::LTS_ISA

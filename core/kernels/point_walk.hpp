@@ -19,6 +19,7 @@
 
 #include <algorithm>
 #include <array>
+#include <bit>
 #include <cstddef>
 #include <cstdint>
 #include <numeric>
@@ -51,7 +52,8 @@ struct PointVectors {
     }
 };
 
-// What a row does at the splits of a tree: whether it goes left, and whether it satisfies its player's edges above.
+// What a row does at the splits of a tree, each 1 or 0: whether it goes left, and whether it satisfies its player's
+// edges above.
 struct RowStates {
     std::uint8_t *left, *satisfied;
 };
@@ -110,21 +112,22 @@ class PointWalk {
         group.is_repeated ? with_leaves.template operator()<true>() : with_leaves.template operator()<false>();
     }
 
-    // A split as the row meets it.
+    // A split as the row meets it. There is no branch on where it goes, which is as good as random.
     template <bool kRepeated>
     struct Met {
         Vec delta, left, right;    // δ, and the ratios
         Vec to_left, to_right, c;  // of a repeated player: 1 where the row goes, if it is satisfied above
-        bool is_satisfied;
+        Vec is_satisfied, is_not;  // 1 or 0
 
-        LTS_INLINE Met(const Split& split, bool goes_left, bool satisfied)
+        LTS_INLINE Met(const Split& split, std::uint8_t goes_left, std::uint8_t satisfied)
             : left(broadcast(split.ratio[0])), right(broadcast(split.ratio[1])) {
-            const double here = goes_left ? split.ratio[1] : -split.ratio[0];
+            const double here = with_sign(split.ratio[goes_left], goes_left);
             if constexpr (kRepeated) {
-                is_satisfied = satisfied;
-                delta = broadcast(is_satisfied ? here : 0.0);
-                to_left = broadcast(is_satisfied && goes_left ? 1.0 : 0.0);
-                to_right = broadcast(is_satisfied && !goes_left ? 1.0 : 0.0);
+                is_satisfied = broadcast(satisfied);
+                is_not = broadcast(satisfied ^ 1);
+                delta = broadcast(here) * is_satisfied;
+                to_left = broadcast(satisfied & goes_left);
+                to_right = broadcast(satisfied & (goes_left ^ 1));
                 c = broadcast(split.absent_above);
             } else {
                 delta = broadcast(here);
@@ -135,7 +138,7 @@ class PointWalk {
             const Vec t = p.t[at(v)];
             if constexpr (kRepeated) {
                 const Vec per_u = per(p, v), tau = t * per_u;
-                const Vec rest = is_satisfied ? p.absent[at(v)] * c * per_u : broadcast(1.0);
+                const Vec rest = fma(is_satisfied, p.absent[at(v)] * c * per_u, is_not);
                 return {fma(to_left, tau, left * rest), fma(to_right, tau, right * rest)};
             } else {
                 return {fma(delta, t, left), fnma(delta, t, right)};
@@ -152,6 +155,10 @@ class PointWalk {
         }
 
       private:
+        LTS_INLINE static double with_sign(double number, std::uint8_t is_positive) {
+            return std::bit_cast<double>(std::bit_cast<std::uint64_t>(number) ^
+                                         (std::uint64_t{is_positive ^ 1U} << 63));
+        }
         LTS_INLINE Vec per(const PointVectors<V>& p, int v) const {
             return broadcast(1.0) / fma(p.absent[at(v)], c, p.t[at(v)]);
         }
@@ -162,7 +169,7 @@ class PointWalk {
         for (std::int32_t next = first; next < end; ++next) {
             const std::int32_t i = tree_.order[at(next)];
             const Split& split = tree_.splits[at(i)];
-            const Met<kRepeated> met(split, states_.left[i] != 0, states_.satisfied[i] != 0);
+            const Met<kRepeated> met(split, states_.left[i], states_.satisfied[i]);
             double* const slot = slot_of(i);
             for (int v = 0; v < V; ++v) {
                 const Vec c = load(slot + v * kLanes), by_slope = c * met.slope(p_, v);
@@ -186,7 +193,7 @@ class PointWalk {
         for (std::int32_t next = end; next-- > first;) {
             const std::int32_t i = tree_.order[at(next)];
             const Split& split = tree_.splits[at(i)];
-            const Met<kRepeated> met(split, states_.left[i] != 0, states_.satisfied[i] != 0);
+            const Met<kRepeated> met(split, states_.left[i], states_.satisfied[i]);
             double* const slot = slot_of(i);
             for (int v = 0; v < V; ++v) {
                 const Vec left = below<kLeftLeaf>(split.child[0], v), right = below<kRightLeaf>(split.child[1], v);
@@ -261,11 +268,13 @@ class RowsByPoints {
 
     void find_states(const Tree& tree) const {
         const auto splits = tree.splits;
+        states_.satisfied[0] = 1;  // read, and ignored, where no edge is above
         for (std::size_t i = 0; i < splits.size(); ++i) {
             const auto& split = splits[i];
             states_.left[i] = row_goes_left(program_, split, x_[split.feature]);
-            const std::int32_t above = split.above / 2, side = split.above % 2;
-            states_.satisfied[i] = split.above < 0 || (states_.satisfied[above] != 0 && states_.left[above] != side);
+            const auto above = at(std::max(split.above, 0));
+            const bool is_new = split.above < 0, was_left = states_.left[above / 2] != 0;
+            states_.satisfied[i] = is_new | (states_.satisfied[above / 2] & (was_left != (above % 2 != 0)));
         }
     }
 
