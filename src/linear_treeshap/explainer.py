@@ -59,8 +59,9 @@ class TreeExplainer:
     Parameters
     ----------
     model
-        A fitted model of XGBoost, LightGBM, CatBoost, scikit-learn and others, a dictionary of arrays,
-        a `TreeEnsemble`, or the path of a model file: see `import_model`. Rows of a scikit-learn pipeline
+        A fitted model of XGBoost, LightGBM, CatBoost, scikit-learn and others, a list of models (their mean)
+        or of (weight, model) pairs (their sum), a dictionary of arrays, a `TreeEnsemble`, or the path of a
+        model file: see `import_model`. Rows of a scikit-learn pipeline
         are given raw, and explained in raw columns wherever each transformed column comes from one raw
         column; ``players`` says what values are given to.
     data

@@ -24,6 +24,7 @@ _LIBRARIES = {
     "quantile_forest": "quantile-forest",
     "sksurv": "scikit-survival",
     "treelite": "treelite",
+    "several": "Lists of models",
 }
 
 #: The module that reads a model → what is explained, of a regressor and of a classifier.
@@ -36,7 +37,10 @@ _EXPLAINED = {
     "sklearn_boosting": ("prediction", "log-odds"),
     "sklearn_hist": ("prediction (its log for Poisson and gamma losses)", "log-odds"),
     "sklearn_trees": ("prediction", "probability of each class"),
+    "stacking": ("prediction", "log-odds"),
+    "sums": ("weighted sum of raw outputs, or prediction", "probability of each class"),
     "survival": ("risk score", ""),
+    "target_transforms": ("prediction; in transformed units if the transform is not affine", ""),
     "treelite": ("margin", ""),
     "wrappers": ("that of the model inside", "that of the model inside"),
     "xgboost": ("raw prediction (margin)", "log-odds"),
@@ -58,6 +62,12 @@ Classes derived from those below are read too, and so are forests of other libra
 mean of scikit-learn trees in `estimators_`. XGBoost's `.json` and `.ubj` files, LightGBM's text files,
 CatBoost's `.cbm` files, those of treelite and the directories of pyspark.ml are read without the library. Any
 other model can be given as a dictionary of arrays, see `linear_treeshap.importers.arrays`.
+
+A list of models stands for the mean of their raw outputs, `TreeExplainer([fold_1, fold_2, fold_3])`, and a
+list of pairs for a weighted sum, `TreeExplainer([(0.3, xgboost_model), (0.7, lightgbm_model)])`. Values of a
+sum are sums of values, so this is exact, and takes the time of one model with all the trees. So are
+`VotingRegressor`, soft `VotingClassifier` of forests, stacking with a linear final model, and targets that
+were scaled. All models must have been trained on the same columns; they may be of different libraries.
 
 An entry that is absent from a sparse matrix is missing to XGBoost and zero to all others, here as there. Rows
 may come in an `xgboost.DMatrix`, in an `xgboost.QuantileDMatrix` whose bins are those of the training data,

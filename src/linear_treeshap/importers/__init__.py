@@ -64,6 +64,11 @@ IMPORTERS: dict[str, str] = {
     "sklearn.IsolationForest": "isolation_forest",
     "sklearn.BaggingClassifier": "bagging",
     "sklearn.BaggingRegressor": "bagging",
+    "sklearn.VotingClassifier": "sums",
+    "sklearn.VotingRegressor": "sums",
+    "sklearn.StackingClassifier": "stacking",
+    "sklearn.StackingRegressor": "stacking",
+    "sklearn.TransformedTargetRegressor": "target_transforms",
     "sklearn.Pipeline": "wrappers",
     "sklearn.BaseSearchCV": "wrappers",
     "sklearn.MultiOutputClassifier": "wrappers",
@@ -88,6 +93,9 @@ IMPORTERS: dict[str, str] = {
 
 #: "package.Class" → why it is not a sum of trees, and what to do.
 REFUSED: dict[str, str] = {
+    "lightgbm.CVBooster": (
+        "It holds a model of each fold. Explain their mean, TreeExplainer(model.boosters), or one of them."
+    ),
     "pyspark.PipelineModel": (
         "A pipeline of Spark transforms whole tables, not rows. Explain its last stage, model.stages[-1], "
         "with the Vector column that it reads."
@@ -122,26 +130,6 @@ REFUSED: dict[str, str] = {
         "RandomTreesEmbedding turns rows into leaf numbers and predicts nothing. Explain the model "
         "that is trained on its output."
     ),
-    "sklearn.StackingClassifier": (
-        "Stacking feeds predictions to another model, so the result is not a sum of trees. Explain "
-        "its parts one by one: model.estimators_."
-    ),
-    "sklearn.StackingRegressor": (
-        "Stacking feeds predictions to another model, so the result is not a sum of trees. Explain "
-        "its parts one by one: model.estimators_."
-    ),
-    "sklearn.TransformedTargetRegressor": (
-        "The prediction is transformed after the trees are summed. Explain the model in the transformed "
-        "units: model.regressor_."
-    ),
-    "sklearn.VotingClassifier": (
-        "Voting mixes models that need not be trees. Explain its parts one by one, model.estimators_; "
-        "with soft voting their values may be averaged."
-    ),
-    "sklearn.VotingRegressor": (
-        "Voting mixes models that need not be trees. Explain its parts one by one, model.estimators_; "
-        "their values may be averaged."
-    ),
 }
 
 
@@ -151,9 +139,10 @@ def import_model(model: Any) -> TreeEnsemble:
     Parameters
     ----------
     model
-        A fitted model of a supported class, a `TreeEnsemble`, a dictionary of arrays, or the path
-        of a file: XGBoost's JSON or UBJSON, LightGBM's text, CatBoost's or treelite's own format, the
-        directory of a model of pyspark.ml, or one that `linear_treeshap.save` wrote.
+        A fitted model of a supported class, a `TreeEnsemble`, a dictionary of arrays, a list of models
+        (their mean) or of (weight, model) pairs (their weighted sum), or the path of a file: XGBoost's JSON
+        or UBJSON, LightGBM's text, CatBoost's or treelite's own format, the directory of a model of
+        pyspark.ml, or one that `linear_treeshap.save` wrote.
 
     Raises
     ------
@@ -226,9 +215,11 @@ def importer_of(model: Any) -> Any:
 
 
 def importer_name(model: Any) -> str:
-    """The name of the module of this package that reads ``model``, a fitted model or a dictionary."""
+    """The name of the module of this package that reads ``model``: fitted, a dictionary or a list."""
     if isinstance(model, Mapping):
         return "arrays"
+    if isinstance(model, (list, tuple)):
+        return "sums"
     if isinstance(model, type):
         raise UnsupportedModelError(f"Expected a fitted model, got the class {model.__name__} itself.")
     for base in type(model).__mro__:
@@ -244,7 +235,7 @@ def importer_name(model: Any) -> str:
     raise UnsupportedModelError(
         f"Cannot read a model of class {type(model).__module__}.{type(model).__qualname__}. Supported are: "
         f"{', '.join(sorted(IMPORTERS))}, classes derived from these, forests whose estimators_ are "
-        f"scikit-learn trees, a dictionary of arrays, a TreeEnsemble, and files of "
+        f"scikit-learn trees, a dictionary of arrays, a TreeEnsemble, lists of models, and files of "
         f"{', '.join(module.LIBRARY for module in file_importers())}."
     )
 

@@ -7,7 +7,7 @@ the result.
 from __future__ import annotations
 
 from collections.abc import Iterable, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Any
 
 import numpy as np
@@ -17,7 +17,7 @@ from ..errors import UnsupportedModelError
 from ..model.ensemble import TreeEnsemble
 from ..model.row_format import RowFormat
 
-__all__ = ["NodeArrays", "Part", "combine", "pack_bits"]
+__all__ = ["NodeArrays", "Part", "combine", "pack_bits", "with_outputs"]
 
 Int32 = npt.NDArray[np.int32]
 
@@ -182,6 +182,36 @@ def _spread(part: Part, narrow: bool, n_outputs: int) -> npt.NDArray[np.float64]
         target = outputs[e.tree_output[e.tree_of_node] + column]
         spread[np.arange(e.n_nodes), target] = e.value[:, column] * part.weight
     return spread
+
+
+def with_outputs(
+    ensemble: TreeEnsemble,
+    matrix: npt.NDArray[np.float64],
+    offsets: npt.NDArray[np.float64] | float = 0.0,
+    output_names: Sequence[str] | None = None,
+) -> TreeEnsemble:
+    """The ensemble whose outputs are ``matrix`` times the outputs of this one, plus ``offsets``."""
+    value, tree_output = ensemble.value, ensemble.tree_output
+    if ensemble.width > 1:
+        value = value @ matrix.T
+        tree_output = np.zeros(ensemble.n_trees, dtype=np.int32)
+    else:
+        output = tree_output[ensemble.tree_of_node]
+        if (np.count_nonzero(matrix, axis=0) <= 1).all():
+            # Each output goes to one other, and leaves stay as narrow as they are.
+            target = np.abs(matrix).argmax(axis=0).astype(np.int32)
+            factor = matrix[target, np.arange(len(target))]
+            value, tree_output = value * factor[output][:, None], target[tree_output]
+        else:
+            value = value * matrix.T[output]
+            tree_output = np.zeros(ensemble.n_trees, dtype=np.int32)
+    return replace(
+        ensemble,
+        value=value,
+        tree_output=tree_output,
+        base_values=matrix @ ensemble.base_values + offsets,
+        output_names=None if output_names is None else tuple(output_names),
+    )
 
 
 def pack_bits(bitsets: npt.NDArray[np.uint32]) -> tuple[npt.NDArray[np.int64], Int32]:

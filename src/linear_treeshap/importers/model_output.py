@@ -69,7 +69,7 @@ def _link(model_output: Any, model: Any, ensemble: TreeEnsemble) -> Link | None:
     link = link_of(model)
     if model_output == "probability" and isinstance(link, Logistic):
         return link
-    if model_output == "predict" and isinstance(link, Exponential):
+    if model_output == "predict" and isinstance(link, (Exponential, Function)):
         return link
     if model_output == "log_loss" and isinstance(link, Logistic) and ensemble.n_outputs == 1:
         return LogLoss(link.scale)
@@ -110,10 +110,11 @@ def saved_model_of(model: Any, ensemble: TreeEnsemble) -> SavedModel:
         return model
     if isinstance(model, (TreeEnsemble, str, os.PathLike, Mapping)):
         return SavedModel(ensemble, type(model).__name__)
+    link = link_of(model)
     return SavedModel(
         ensemble,
         type(model).__name__,
-        link_of(model),
+        None if isinstance(link, Function) else link,  # code, which is not kept
         predicts_raw(model),
         methods_of(model),
         is_softmax(model),
@@ -130,6 +131,10 @@ def is_distribution(ensemble: TreeEnsemble) -> bool:
     """Is every prediction a list of probabilities that add up to one?"""
     if ensemble.n_outputs < 2 or ensemble.width != ensemble.n_outputs or ensemble.base_values.any():
         return False
-    leaves = ensemble.value[ensemble.is_leaf]
-    per_tree = leaves.sum(axis=1)
-    return bool((leaves >= 0).all() and np.allclose(per_tree * ensemble.n_trees, 1.0, rtol=0, atol=1e-6))
+    sums = ensemble.value.sum(axis=1)[ensemble.is_leaf]
+    tree = ensemble.tree_of_node[ensemble.is_leaf]
+    # Trees may count for more or less, but each of them for the same in all of its leaves.
+    share = np.zeros(ensemble.n_trees)
+    share[tree] = sums
+    is_even = np.allclose(sums, share[tree], rtol=1e-6, atol=0)
+    return bool(is_even and (ensemble.value >= 0).all() and np.isclose(share.sum(), 1.0, rtol=0, atol=1e-6))

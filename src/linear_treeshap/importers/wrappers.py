@@ -47,12 +47,14 @@ def predicts_raw(model: Any) -> bool:
 
 def refuse_preprocessing(model: Any, inside: Any) -> None:
     """Models side by side must read the same rows, which pipelines of their own need not."""
-    if preprocessing_of(inside) is not None:
-        raise UnsupportedModelError(
-            f"Each model inside this {type(model).__name__} is a pipeline that transforms rows for itself. "
-            f"Put the transformers before it, make_pipeline(transformer, {type(model).__name__}(...)), or "
-            f"explain the models inside one by one: model.estimators_."
-        )
+    if preprocessing_of(inside) is None:
+        return
+    name = type(model).__name__
+    remedy = f"Put the transformers before it, make_pipeline(transformer, {name}(...)), or explain"
+    raise UnsupportedModelError(
+        f"A model inside this {name} is a pipeline that transforms rows for itself. "
+        f"{remedy if hasattr(model, 'fit') else 'Explain'} the models inside one by one."
+    )
 
 
 def _models_inside(model: Any) -> list[Any]:

@@ -53,8 +53,9 @@ class RowFormat:
     zero_is_missing: frozenset[int] = frozenset()
     #: Features whose numbers lose their fraction first: LightGBM's categories, where -0.5 is category 0.
     truncated: frozenset[int] = frozenset()
-    #: What an entry absent from a sparse matrix means: missing (XGBoost) or zero (all others).
-    absent_is_missing: bool = False
+    #: What an entry absent from a sparse matrix means: missing (XGBoost) or zero (all others). None where
+    #: models of both kinds are added up: then rows must not be sparse.
+    absent_is_missing: bool | None = False
     #: Labels of the categorical features that have any: ``categories[feature][code]``.
     categories: dict[int, tuple[Label, ...]] = field(default_factory=dict)
     #: Labels of the categorical columns of the training frame, in the order of these columns, where the model

@@ -174,6 +174,11 @@ def sparse_rows(X: Any, row_format: RowFormat) -> Rows:
     """A SciPy sparse matrix or array; only the slices asked for become dense."""
     if X.dtype.kind not in "biuf":
         raise InputError(f"X must hold real numbers, got a sparse matrix of {X.dtype}.")
+    if row_format.absent_is_missing is None:
+        raise InputError(
+            "An entry that is absent from a sparse matrix is missing to some of the models inside and zero "
+            "to others. Pass dense rows, X.toarray(), in which zero is zero to all of them."
+        )
     matrix = X.tocsr()
     if matrix.ndim != 2:
         raise InputError(f"X must have two dimensions, got a sparse array of shape {matrix.shape}.")

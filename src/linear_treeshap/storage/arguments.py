@@ -11,9 +11,11 @@ from typing import Any
 
 from ..engines.background_rows import Background
 from ..errors import InputError
+from ..importers.links import link_of
 from ..importers.model_output import saved_model_of
 from ..importers.pipelines.preprocessing import Preprocessing
 from ..model.ensemble import TreeEnsemble
+from ..model.links import Function
 from ..players.assignment import Assignment
 from .fingerprint import Fingerprint
 from .saved_explainer import Explained, SavedExplainer
@@ -34,6 +36,11 @@ def keep(
     fingerprint: Fingerprint | None,
 ) -> SavedExplainer:
     """All that a file holds of an explainer with these attributes."""
+    if model_output == "predict" and isinstance(link_of(model), Function):
+        raise InputError(
+            f"model_output='predict' of this {type(model).__name__} is a function of its own, which a file "
+            f"cannot hold. Save an explainer of model_output='raw', and give the function to TreeExplainer.load."
+        )
     if ensemble.feature_names is None and preprocessing is not None and assignment.tree_names:
         # The names that the pipeline gives its columns. Those a user gives are labels: they need not be the
         # names of the columns in a frame.

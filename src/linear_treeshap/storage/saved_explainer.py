@@ -311,7 +311,8 @@ def _row_format(plain: Any, version: str) -> RowFormat:
     if not isinstance(plain, dict) or set(plain) != expected:
         raise FileFormatError(f"row_format must have {some(expected)}, got {some(plain)}. {REMEDY}")
     for flag in ("absent_is_missing", "numbers_are_codes", "takes_more"):
-        if not isinstance(plain[flag], bool):
+        is_unknown = flag == "absent_is_missing" and plain[flag] is None
+        if not isinstance(plain[flag], bool) and not is_unknown:
             raise FileFormatError(f"{flag} must be true or false, got {str(plain[flag])[:80]}. {REMEDY}")
     for table in ("categories", "hashes"):
         if not isinstance(plain[table], dict):

@@ -7,6 +7,7 @@ fitted; nothing here changes them.
 from __future__ import annotations
 
 from collections.abc import Iterator
+from copy import copy
 from dataclasses import dataclass
 from typing import Any
 
@@ -58,7 +59,11 @@ def preprocessing_of(model: Any) -> Preprocessing | None:
 
 
 def unwrap(model: Any) -> Any:
-    """The model inside a pipeline or a search, however deep; any other model is returned as it is."""
+    """The model inside a pipeline or a search, however deep; any other model is returned as it is.
+
+    A model that transforms its target and has a pipeline inside becomes one without: it transforms what the
+    last step predicts.
+    """
     *_, inside = _layers(model)
     return inside
 
@@ -69,6 +74,13 @@ def _layers(model: Any) -> Iterator[Any]:
     while hasattr(model, "steps") or hasattr(model, "best_estimator_"):
         model = model.steps[-1][1] if hasattr(model, "steps") else model.best_estimator_
         yield model
+    if hasattr(model, "regressor_") and hasattr(model, "transformer_"):
+        *layers, inside = _layers(model.regressor_)
+        if layers:
+            yield from layers
+            bare = copy(model)
+            bare.regressor_ = inside
+            yield bare
 
 
 def _transformers(model: Any) -> Iterator[Any]:

@@ -1,0 +1,105 @@
+"""Models side by side → the one row format in which all of them can be read, and their trees in it.
+
+Models of several libraries that were trained on the same columns read the same rows, but one may cast
+numbers to float32 where another does not. A number that is cast goes left exactly if the number itself is at
+most some other threshold, so trees that cast become trees that do not, and no row goes another way.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import replace
+
+import numpy as np
+import numpy.typing as npt
+
+from ..errors import UnsupportedModelError
+from ..model.ensemble import TreeEnsemble
+from ..model.row_format import RowFormat
+
+__all__ = ["in_one_format"]
+
+Float64 = npt.NDArray[np.float64]
+
+#: Fields of `RowFormat` that change what a row means, and what they are called.
+_MUST_AGREE = {
+    "missing_value": "the number that means missing",
+    "zero_is_missing": "whether zero is missing",
+    "truncated": "columns of categories",
+    "categories": "the labels of categories",
+    "frame_labels": "the labels of categories",
+    "hashes": "the labels of categories",
+}
+
+
+def in_one_format(ensembles: Sequence[TreeEnsemble]) -> list[TreeEnsemble]:
+    """The same ensembles, all of one row format.
+
+    Raises
+    ------
+    UnsupportedModelError
+        A row means one thing to one of them and something else to another.
+    """
+    formats = [ensemble.row_format for ensemble in ensembles]
+    if all(row_format == formats[0] for row_format in formats):
+        return list(ensembles)
+    common = _common(formats)
+    if any((ensemble.category_set >= 0).any() for ensemble in ensembles):
+        raise _refusal("they read categories each in its own way")
+    return [_read_by(ensemble, common) for ensemble in ensembles]
+
+
+def _common(formats: Sequence[RowFormat]) -> RowFormat:
+    """The format of all of them; what they disagree on must not matter, or be refused."""
+    first = formats[0]
+    widths = sorted({row_format.n_features for row_format in formats})
+    if len(widths) > 1:
+        raise _refusal(f"they have {' and '.join(map(str, widths))} columns")
+    names = {row_format.feature_names for row_format in formats} - {None}
+    if len(names) > 1:
+        raise _refusal("their columns have different names, or come in another order")
+    for field, what in _MUST_AGREE.items():
+        # A format compares its fields by meaning: one NaN is as good as another.
+        if any(replace(first, **{field: getattr(other, field)}) != first for other in formats):
+            raise _refusal(f"they differ in {what}")
+    absent = {row_format.absent_is_missing for row_format in formats}
+    return replace(
+        first,
+        feature_names=names.pop() if names else None,
+        dtype="float32" if all(row_format.dtype == "float32" for row_format in formats) else "float64",
+        absent_is_missing=absent.pop() if len(absent) == 1 else None,
+        numbers_are_codes=all(row_format.numbers_are_codes for row_format in formats),
+        takes_more=all(row_format.takes_more for row_format in formats),
+    )
+
+
+def _read_by(ensemble: TreeEnsemble, common: RowFormat) -> TreeEnsemble:
+    """The same trees, for rows of another format."""
+    threshold = np.array(ensemble.threshold)
+    if ensemble.row_format.dtype != common.dtype:
+        inner = ~ensemble.is_leaf
+        threshold[inner] = _uncast(threshold[inner])
+    return replace(ensemble, threshold=threshold, row_format=common)
+
+
+def _uncast(threshold: Float64) -> Float64:
+    """The largest float64 numbers that float32 rounds to at most ``threshold``."""
+    with np.errstate(over="ignore"):
+        below = threshold.astype(np.float32)
+        below = np.where(below > threshold, np.nextafter(below, np.float32(-np.inf)), below)
+        above = np.nextafter(below, np.float32(np.inf))
+    # Rounding takes the nearer of the two, and from halfway the one whose last bit is zero. Infinity begins
+    # halfway to the number that would come next.
+    low, high = (end.astype(np.float64) for end in (below, above))
+    low, high = (np.where(np.isinf(end), np.copysign(2.0**128, end), end) for end in (low, high))
+    halfway = low / 2 + high / 2
+    stays_below = (below.view(np.uint32) & 1) == 0
+    uncast = np.where(stays_below, halfway, np.nextafter(halfway, -np.inf))
+    return np.where(threshold == np.inf, np.inf, uncast)
+
+
+def _refusal(reason: str) -> UnsupportedModelError:
+    return UnsupportedModelError(
+        f"The models inside do not read the same rows: {reason}. Train them on the same columns in the same "
+        f"way, or explain them one by one."
+    )
