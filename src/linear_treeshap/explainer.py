@@ -19,6 +19,7 @@ from .engines.background_rows import (
     Perturbation,
     perturbation_of,
     read_background,
+    require_covers,
     user_background,
     with_covers_of,
 )
@@ -168,6 +169,8 @@ class TreeExplainer:
                 self._background = background
             else:
                 self.ensemble = with_covers_of(self.ensemble, background)
+        elif not is_interventional:
+            require_covers(self.ensemble)
         self._compile()
         self._fingerprint: Any = None  # what a file says that the model's library predicts
         self._about = About.of(

@@ -60,8 +60,8 @@ models below is explained from raw rows, and in [raw columns](groups.md#pipeline
 column comes from one of them. A saved explainer does not hold the other steps and wants transformed rows.
 Classes derived from those below are read too, and so are forests of other libraries if they are the
 mean of scikit-learn trees in `estimators_`. XGBoost's `.json` and `.ubj` files, LightGBM's text files,
-CatBoost's `.cbm` files, those of treelite and the directories of pyspark.ml are read without the library. Any
-other model can be given as a dictionary of arrays, see `linear_treeshap.importers.arrays`.
+CatBoost's `.cbm` files, those of treelite and ONNX and the directories of pyspark.ml are read without the
+library. Any other model can be given as a dictionary of arrays, see `linear_treeshap.importers.arrays`.
 
 A list of models stands for the mean of their raw outputs, `TreeExplainer([fold_1, fold_2, fold_3])`, and a
 list of pairs for a weighted sum, `TreeExplainer([(0.3, xgboost_model), (0.7, lightgbm_model)])`. Values of a
@@ -95,6 +95,25 @@ compared with Spark's own predictions by `make test-engines`, in the same way.
 | boosted regressor | `GBTRegressionModel` | prediction | 1 | yes | indices |
 """
 
+#: Most have no covers, so that they are not explained as they are; `tests/importers/test_onnx.py` has them.
+_ONNX = """
+## ONNX
+
+Files (`.onnx`), their bytes, and loaded `ModelProto` objects, read without the onnx package. They are
+compared with onnxruntime in the same way. The output is what the trees add up to before `post_transform`.
+Converters do not write how many training rows went where, so pass `data=`: as background, or, with
+`feature_perturbation="tree_path_dependent"`, to be counted in the trees.
+
+| operator | tested as written by | what is explained | missing values | categories |
+|---|---|---|---|---|
+| `TreeEnsembleRegressor` | skl2onnx, onnxmltools | raw prediction | yes | – |
+| `TreeEnsembleClassifier` | skl2onnx, onnxmltools | log-odds, or probabilities of forests | yes | – |
+| `TreeEnsemble` | hand | raw prediction | yes | – |
+
+A graph must have one such operator, which reads the rows as they are; a model with a scaler before its trees,
+or arithmetic after them, is refused.
+"""
+
 _BOTTOM = """
 ## Refused, and why
 
@@ -112,7 +131,7 @@ def render() -> str:
         if names:
             lines += [f"\n## {library}\n", _HEADER, *(_line(zoo.load(name), prefix) for name in names)]
     refused = [f"- `{name.partition('.')[2]}`: {REFUSED[name]}" for name in sorted(REFUSED)]
-    return "\n".join(lines) + "\n" + _SPARK + _BOTTOM + "\n".join(refused) + "\n"
+    return "\n".join(lines) + "\n" + _SPARK + _ONNX + _BOTTOM + "\n".join(refused) + "\n"
 
 
 _HEADER = (

@@ -21,6 +21,7 @@ __all__ = [
     "merge_alike",
     "perturbation_of",
     "read_background",
+    "require_covers",
     "user_background",
     "with_covers_of",
 ]
@@ -164,3 +165,14 @@ def with_covers_of(ensemble: TreeEnsemble, background: Background) -> TreeEnsemb
     for nodes, rows in visited_nodes(ensemble, background.rows):
         cover += np.bincount(nodes, weights=weights[rows], minlength=ensemble.n_nodes)
     return replace(ensemble, cover=cover)
+
+
+def require_covers(ensemble: TreeEnsemble) -> None:
+    """Raise InputError if the trees do not say how training rows went: files of some formats do not."""
+    if not ensemble.cover.any() and not ensemble.is_leaf.all():
+        raise InputError(
+            "These trees do not say how many training rows went left and right (ONNX models do not), and "
+            "path-dependent values are weighted by that. Pass data=: with "
+            "feature_perturbation='tree_path_dependent' its rows are counted in the trees, else they are the "
+            "background."
+        )

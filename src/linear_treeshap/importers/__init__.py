@@ -37,6 +37,7 @@ __all__ = [
     "IMPORTERS",
     "REFUSED",
     "file_importers",
+    "has_library",
     "import_model",
     "importer_name",
     "importer_of",
@@ -83,6 +84,8 @@ IMPORTERS: dict[str, str] = {
     "lightgbm.LGBMModel": "lightgbm",
     "catboost.CatBoost": "catboost",
     "treelite.Model": "treelite",
+    "onnx.ModelProto": "onnx",
+    "builtins.bytes": "onnx",
     "pyspark.DecisionTreeClassificationModel": "spark_ml",
     "pyspark.DecisionTreeRegressionModel": "spark_ml",
     "pyspark.RandomForestClassificationModel": "spark_ml",
@@ -141,7 +144,7 @@ def import_model(model: Any) -> TreeEnsemble:
     model
         A fitted model of a supported class, a `TreeEnsemble`, a dictionary of arrays, a list of models
         (their mean) or of (weight, model) pairs (their weighted sum), or the path of a file: XGBoost's JSON
-        or UBJSON, LightGBM's text, CatBoost's or treelite's own format, the directory of a model of
+        or UBJSON, LightGBM's text, CatBoost's or treelite's own format, ONNX, the directory of a model of
         pyspark.ml, or one that `linear_treeshap.save` wrote.
 
     Raises
@@ -179,7 +182,7 @@ def raw_prediction(model: Any, X: Any) -> npt.NDArray[np.float64]:
     `TreeEnsemble`, a dictionary and a file have no library behind them: there it is what
     `TreeEnsemble.predict` says.
     """
-    if isinstance(model, (TreeEnsemble, str, os.PathLike, Mapping)):
+    if not has_library(model):
         ensemble = import_model(model)
         rows = read_rows(X, ensemble)
         return ensemble.predict(rows[0 : rows.n_rows])
@@ -196,6 +199,13 @@ def raw_prediction(model: Any, X: Any) -> npt.NDArray[np.float64]:
             f"{error} Pass rows that it predicts, or skip the comparison with check_additivity=False."
         ) from error
     return prediction.reshape(len(prediction), -1)
+
+
+def has_library(model: Any) -> bool:
+    """Is there a library that can be asked what the model predicts? Not where there are trees only."""
+    if isinstance(model, (TreeEnsemble, SavedModel, str, os.PathLike)):
+        return False
+    return hasattr(importer_of(model), "raw_prediction")
 
 
 def read_rows(X: Any, ensemble: TreeEnsemble) -> Rows:
@@ -232,10 +242,11 @@ def importer_name(model: Any) -> str:
     if isinstance(trees, list) and trees and all(hasattr(tree, "tree_") for tree in trees):
         # Forests of other libraries that are built of scikit-learn's trees.
         return "sklearn_trees"
+    classes = sorted(name for name in IMPORTERS if name != "builtins.bytes")
     raise UnsupportedModelError(
         f"Cannot read a model of class {type(model).__module__}.{type(model).__qualname__}. Supported are: "
-        f"{', '.join(sorted(IMPORTERS))}, classes derived from these, forests whose estimators_ are "
-        f"scikit-learn trees, a dictionary of arrays, a TreeEnsemble, lists of models, and files of "
+        f"{', '.join(classes)}, classes derived from these, forests whose estimators_ are scikit-learn trees, a "
+        f"dictionary of arrays, a TreeEnsemble, lists of models, and files of "
         f"{', '.join(module.LIBRARY for module in file_importers())}."
     )
 

@@ -6,8 +6,7 @@
 
 from __future__ import annotations
 
-import os
-from collections.abc import Callable, Mapping
+from collections.abc import Callable
 from typing import Any
 
 import numpy as np
@@ -15,10 +14,9 @@ import numpy.typing as npt
 
 from ..engines.contract import Engine, Truth
 from ..errors import InputError
+from ..importers import has_library
 from ..importers.pipelines.preprocessing import Preprocessing
-from ..model.ensemble import TreeEnsemble
 from ..model.links import Link
-from ..model.saved_model import SavedModel
 from ..players.user_rows import UserRows
 from .additivity import Adding
 from .reading import Library
@@ -47,7 +45,7 @@ class Checking:
         self._library = None
         self._background = background
         #: Is there more than trees: a library to ask for a prediction?
-        self.has_library = not isinstance(model, (TreeEnsemble, SavedModel, str, os.PathLike, Mapping))
+        self.has_library = has_library(model)
         if self.has_library:
             self._library = Library(model, engine.program, preprocessing, n_jobs)
 

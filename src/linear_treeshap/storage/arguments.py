@@ -38,8 +38,9 @@ def keep(
     """All that a file holds of an explainer with these attributes."""
     if model_output == "predict" and isinstance(link_of(model), Function):
         raise InputError(
-            f"model_output='predict' of this {type(model).__name__} is a function of its own, which a file "
-            f"cannot hold. Save an explainer of model_output='raw', and give the function to TreeExplainer.load."
+            f"model_output='predict' of this {type(model).__name__} is a function of its own, which a "
+            f"file cannot hold. Save an explainer of model_output='raw', and give the function to "
+            f"TreeExplainer.load."
         )
     if ensemble.feature_names is None and preprocessing is not None and assignment.tree_names:
         # The names that the pipeline gives its columns. Those a user gives are labels: they need not be the
