@@ -23,6 +23,9 @@ _LIBRARIES = {
     "imblearn": "imbalanced-learn",
     "quantile_forest": "quantile-forest",
     "sksurv": "scikit-survival",
+    "ngboost": "NGBoost",
+    "pyod": "PyOD",
+    "xgbdist": "xgboost-distribution",
     "treelite": "treelite",
     "several": "Lists of models",
 }
@@ -33,6 +36,8 @@ _EXPLAINED = {
     "catboost": ("raw prediction", "log-odds"),
     "isolation_forest": ("mean path length; low is anomalous, as with `score_samples`", ""),
     "lightgbm": ("raw prediction", "log-odds"),
+    "ngboost": ("each parameter of the distribution, as of `pred_param`", "log-odds"),
+    "pyod": ("mean path length; low is anomalous", ""),
     "quantile_forest": ("mean of the trees", ""),
     "sklearn_boosting": ("prediction", "log-odds"),
     "sklearn_hist": ("prediction (its log for Poisson and gamma losses)", "log-odds"),
@@ -40,10 +45,12 @@ _EXPLAINED = {
     "stacking": ("prediction", "log-odds"),
     "sums": ("weighted sum of raw outputs, or prediction", "probability of each class"),
     "survival": ("risk score", ""),
+    "survival_boosting": ("risk score, or the logarithm of a time", ""),
     "target_transforms": ("prediction; in transformed units if the transform is not affine", ""),
     "treelite": ("margin", ""),
     "wrappers": ("that of the model inside", "that of the model inside"),
     "xgboost": ("raw prediction (margin)", "log-odds"),
+    "xgboost_distribution": ("each parameter of the distribution before its link", ""),
 }
 
 _TOP = """\
