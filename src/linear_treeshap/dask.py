@@ -152,8 +152,8 @@ def _explain_array(rows: Any, explainer: TreeExplainer, options: Options) -> Any
     if rows.ndim != 2:
         raise InputError(f"rows must be an array of two dimensions, got {rows.ndim}.")
     dtype, check = options.get("dtype", "float64"), options.get("check_additivity", True)
-    chosen = output_position(options.get("only"), explainer.ensemble)
-    n_outputs = explainer.ensemble.n_outputs if chosen is None else 1
+    chosen = output_position(options.get("only"), explainer)
+    n_outputs = explainer.n_outputs if chosen is None else 1
     shape: tuple[int, ...] = (explainer.players.n_players, n_outputs)[: 1 if n_outputs == 1 else 2]
     whole = rows.rechunk({1: -1})
     return whole.map_blocks(

@@ -71,8 +71,9 @@ class TreeExplainer:
         "raw": what the trees add up to (log-odds for boosted classifiers, probabilities for forests of
         scikit-learn). With ``data`` also "probability"; "log_loss", the loss of each row for the ``y`` given
         with it (for a regressor the squared error); "predict" where that is a function of the raw output; or
-        a function of your own, of an array of raw outputs. It is explained for each output by itself, so it
-        is no way to the probabilities of several classes: a softmax takes all raw outputs at once.
+        a function of your own, of an array of raw outputs, which is explained for each output by itself. The
+        "probability" and "log_loss" of several classes are those of softmax, which takes all raw outputs at
+        once; ``y`` is then the number of the class.
     feature_perturbation
         "interventional": a feature that is absent from a coalition takes the values of the background rows,
         and values are means over them. "tree_path_dependent": it sends a row both ways, weighted as the
@@ -197,6 +198,16 @@ class TreeExplainer:
         return self._assignment.of_rows
 
     @property
+    def n_outputs(self) -> int:
+        """How many outputs are explained: those of the trees, or fewer if they are made into one."""
+        return self._engine.n_outputs
+
+    @property
+    def output_names(self) -> tuple[str, ...] | None:
+        """The names of the outputs; None if they have none."""
+        return self.ensemble.output_names if self.n_outputs == self.ensemble.n_outputs else None
+
+    @property
     def expected_value(self) -> Any:
         """The output before any feature is known: a float, or (n_outputs,) float64 for several.
 
@@ -233,14 +244,14 @@ class TreeExplainer:
         values = explainer._explained(
             user_rows, engine, check_additivity, target, y=truth, of_pairs=interactions
         )
-        base_values = np.broadcast_to(engine.base_values(truth), (len(values), ensemble.n_outputs))
+        base_values = np.broadcast_to(engine.base_values(truth), (len(values), engine.n_outputs))
         names = user_rows.names or explainer.feature_names
         explanation = Explanation.of_rows(
             values,
             base_values,
             table=user_rows.to_show(names),
             feature_names=names,
-            output_names=ensemble.output_names,
+            output_names=explainer.output_names,
             row_labels=user_rows.row_labels,
             about=replace(self._about, checked_with=explainer._compared_with(check_additivity)),
         )
@@ -431,7 +442,7 @@ class TreeExplainer:
         """
         user_rows = self._read(X)
         self._truth(None, user_rows)
-        shape = (self._engine.n_players, self.ensemble.n_outputs)
+        shape = (self._engine.n_players, self.n_outputs)
         scratch = np.empty((0, *shape))
         check = self._check(user_rows, self._engine, check_additivity)
         for some in user_rows.slices(beside=shape[0] * shape[1]):

@@ -167,7 +167,7 @@ def importance_of(
     check_additivity: bool | float = True,
 ) -> dict[Any, GlobalImportance]:
     """Label → the importance over its rows; that of None, if there are no rows, is of no rows."""
-    shape = (explainer.players.n_players, explainer.ensemble.n_outputs)
+    shape = (explainer.players.n_players, explainer.n_outputs)
     sums = _Segments(shape)
     for rows, labels in batches:
         first = 0
@@ -178,7 +178,7 @@ def importance_of(
                 of_segment.total.add(chosen, of_segment.absolute)
             first += len(values)
     names = tuple(explainer.players.names)
-    outputs = names_of(explainer.ensemble.output_names, "Output", shape[1])
+    outputs = names_of(explainer.output_names, "Output", shape[1])
     return {
         label: GlobalImportance(one.n_rows, one.absolute, one.total, names, outputs)
         for label, one in sums.found()
@@ -215,7 +215,7 @@ def interactions_of(
             check(of_slice)
             first += len(block)
     names = tuple(explainer.players.names)
-    outputs = names_of(explainer.ensemble.output_names, "Output", shape[1])
+    outputs = names_of(explainer.output_names, "Output", shape[1])
     return {
         label: GlobalInteractions(one.n_rows, engine.sets, one.absolute, one.total, names, outputs, kind)
         for label, one in sums.found()

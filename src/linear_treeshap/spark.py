@@ -342,9 +342,9 @@ def _udf(
     expand: Callable[[Any], Any] | None = None,
 ) -> Any:
     """A function of one struct of columns, whose names are those of the model, or in its order."""
-    if explainer.ensemble.n_outputs > 1 and only is None:
+    if explainer.n_outputs > 1 and only is None:
         raise InputError(
-            f"The model has {explainer.ensemble.n_outputs} outputs, and a column of values is of one: say "
+            f"The model has {explainer.n_outputs} outputs, and a column of values is of one: say "
             f"which, only=. Or use linear_treeshap.spark.explain with output='struct'."
         )
     names = [*(["base_value"] if base_values else []), *explainer.players.names]

@@ -160,7 +160,7 @@ def test_other_outputs_are_left_to_shap_and_logged(caplog: pytest.LogCaptureFixt
         caplog.at_level(logging.INFO, logger="linear_treeshap"),
         pytest.raises(Exception, match="known objective"),
     ):
-        shap.TreeExplainer(model.model, model.X[:20], model_output="probability")
+        shap.TreeExplainer(model.model, model.X[:20], model_output="predict")
     assert "left to shap" in caplog.text
 
 

@@ -14,10 +14,12 @@ from strategies import copies, random_ensemble, random_rows
 from linear_treeshap import oracle
 from linear_treeshap.engines.background import BackgroundEngine
 from linear_treeshap.engines.background_rows import Background
+from linear_treeshap.engines.joint import JointEngine
 from linear_treeshap.engines.program import Program
 from linear_treeshap.engines.rescaled import RescaledEngine
 from linear_treeshap.engines.values import ValueEngine
 from linear_treeshap.model.ensemble import TreeEnsemble
+from linear_treeshap.model.joint_links import Softmax
 from linear_treeshap.model.links import Logistic
 
 __all__ = ["CASES", "Case", "forest_for"]
@@ -83,6 +85,11 @@ def _probabilities(ensemble: TreeEnsemble, background: Background, kernel: str |
     return Case(engine.values, (engine.n_players, engine.n_outputs))
 
 
+def _classes(ensemble: TreeEnsemble, background: Background, kernel: str | None) -> Case:
+    engine = JointEngine(Program(ensemble, kernel=kernel), background, Softmax())
+    return Case(engine.values, (engine.n_players, engine.n_outputs))
+
+
 def _on_device(name: str) -> Callable[[TreeEnsemble, Background, str | None], Case]:
     def make(ensemble: TreeEnsemble, background: Background, kernel: str | None) -> Case:
         engine = device_engine(ensemble, DEVICES[name](), kernel=kernel)
@@ -122,6 +129,7 @@ CASES = {
         definition=lambda e, x, b: oracle.interaction_values(e, x, by="leaves", **_mean(b)),
     ),
     "probabilities": Kind(_probabilities, n_background=40),
+    "probabilities of classes": Kind(_classes, n_background=8),
     **{
         f"values on {name}": Kind(
             _on_device(name),

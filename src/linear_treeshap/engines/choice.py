@@ -6,12 +6,14 @@ import logging
 
 from ..errors import MissingDependencyError
 from ..model.ensemble import TreeEnsemble
+from ..model.joint_links import JointLink
 from ..model.links import Link
 from ..players.players import Players
 from .background import BackgroundEngine
 from .background_rows import Background
 from .contract import Engine
 from .indices import Index
+from .joint import JointEngine
 from .program import Program
 from .rescaled import RescaledEngine
 from .values import ValueEngine
@@ -31,7 +33,7 @@ def engine_for(
     index: Index,
     *,
     background: Background | None,
-    link: Link | None,
+    link: Link | JointLink | None,
     n_jobs: int | None,
     device: str = "cpu",
 ) -> Engine:
@@ -48,6 +50,8 @@ def engine_for(
         )
     if link is None:
         return BackgroundEngine(program, background, n_jobs=n_jobs)
+    if isinstance(link, JointLink):
+        return JointEngine(program, background, link, n_jobs=n_jobs)
     return RescaledEngine(program, background, link, n_jobs=n_jobs)
 
 

@@ -8,6 +8,7 @@ import numpy as np
 import numpy.typing as npt
 
 from ..errors import InputError
+from ..model.joint_links import JointLink
 from ..model.links import Link
 from .background import BackgroundEngine
 from .background_rows import Background, merge_alike
@@ -15,7 +16,7 @@ from .contract import Told, Truth, Values
 from .program import Program
 from .sets import Kind, SetEngine
 
-__all__ = ["RescaledEngine"]
+__all__ = ["RescaledEngine", "mean_output"]
 
 Float64 = npt.NDArray[np.float64]
 
@@ -48,12 +49,7 @@ class RescaledEngine:
 
     def base_values(self, y: Truth = None) -> Float64:
         """(n_outputs,) the mean of ``g`` over the background; (n_rows, n_outputs) if it depends on ``y``."""
-        mean = self._background.mean
-        if y is None:
-            return mean(self.link.apply(self._margins, None))
-        distinct, position = np.unique(y, return_inverse=True)
-        means = [mean(self.link.apply(self._margins, np.full((1, 1), one))) for one in distinct]
-        return np.asarray(np.array(means)[position.reshape(-1)])
+        return mean_output(self.link, self._margins, self._background, y)
 
     def values(
         self, rows: Values, out: Values, *, y: Truth = None, n_jobs: int | None = None, progress: Told = None
@@ -78,6 +74,17 @@ class RescaledEngine:
     def sets(self, kind: Kind | None, order: Any) -> SetEngine:
         """Interactions are those of the raw output only, and of pairs."""
         return self._outputs[0].raw.sets(kind, order)
+
+
+def mean_output(
+    link: Link | JointLink, margins: Float64, background: Background, y: Float64 | None
+) -> Float64:
+    """(n_outputs,) the mean of a function over the background; (n_rows, n_outputs) if it depends on ``y``."""
+    if y is None:
+        return background.mean(link.apply(margins, None))
+    distinct, position = np.unique(y, return_inverse=True)
+    means = [background.mean(link.apply(margins, np.full((1, 1), one))) for one in distinct]
+    return np.asarray(np.array(means)[position.reshape(-1)])
 
 
 class _Output:

@@ -4,7 +4,7 @@ A table says which module of this package reads which class. It is looked up by 
 class and of its bases, so a library is imported only when a model of that library is at hand.
 Such a module has all that is special about a library. Every one offers
 
-- ``to_ensemble(model)`` and ``raw_prediction(model, X)``;
+- ``to_ensemble(model)`` and, unless models come without the library that predicts, ``raw_prediction(model, X)``;
 
 and those of which there is something to say
 

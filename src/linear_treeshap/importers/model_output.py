@@ -11,23 +11,29 @@ import numpy.typing as npt
 
 from ..errors import InputError
 from ..model.ensemble import TreeEnsemble
+from ..model.joint_links import JointLink, Softmax, SoftmaxLoss
 from ..model.links import Exponential, Function, Link, Logistic, LogLoss, SquaredError
 from ..model.saved_model import SavedModel
 from .links import is_softmax, link_of, predicts_raw
 
 __all__ = ["is_distribution", "link_for", "methods_of", "outcomes", "saved_model_of"]
 
+#: A function of one raw output, or of all of them.
+AnyLink = Link | JointLink
+
 #: What shap calls outputs; the name of any prediction method is allowed besides.
 _CHOICES = ("raw", "probability", "log_loss")
 _PREFIXES = ("predict", "decision_function", "score_samples")
 
 _SOFTMAX = (
-    "Softmax takes all classes at once, and no slope of one raw output explains it. Use model_output='raw', "
-    "whose differences between classes are log-odds."
+    "Softmax takes all classes at once, and no slope of one raw output explains it. Use "
+    "model_output='probability', or model_output='raw', whose differences between classes are log-odds."
 )
 
 
-def link_for(model_output: Any, model: Any, ensemble: TreeEnsemble, *, has_background: bool) -> Link | None:
+def link_for(
+    model_output: Any, model: Any, ensemble: TreeEnsemble, *, has_background: bool
+) -> AnyLink | None:
     """The function of the raw output that ``model_output`` names; None if it is the raw output itself.
 
     Raises
@@ -45,7 +51,7 @@ def link_for(model_output: Any, model: Any, ensemble: TreeEnsemble, *, has_backg
     return link
 
 
-def _link(model_output: Any, model: Any, ensemble: TreeEnsemble) -> Link | None:
+def _link(model_output: Any, model: Any, ensemble: TreeEnsemble) -> AnyLink | None:
     if callable(model_output):
         if ensemble.n_outputs > 1 and is_softmax(model) and _is_logistic(model_output):
             raise InputError(
@@ -76,6 +82,10 @@ def _link(model_output: Any, model: Any, ensemble: TreeEnsemble) -> Link | None:
     if model_output == "log_loss" and is_raw and ensemble.n_outputs == 1:
         return SquaredError()
     if ensemble.n_outputs > 1 and is_softmax(model) and model_output != "predict":
+        if model_output in ("probability", "predict_proba"):
+            return Softmax()
+        if model_output == "log_loss":
+            return SoftmaxLoss()
         raise InputError(f"model_output={model_output!r} cannot be explained for this model. {_SOFTMAX}")
     example = "scipy.special.expit" if ensemble.n_outputs == 1 else "numpy.exp"
     raise InputError(

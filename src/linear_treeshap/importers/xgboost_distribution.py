@@ -29,6 +29,6 @@ def to_ensemble(model: Any) -> TreeEnsemble:
 
 
 def raw_prediction(model: Any, X: Any) -> npt.NDArray[np.float64]:
-    plain = import_module("xgboost").XGBRegressor
+    plain = import_module("xgboost_distribution").XGBDistribution.__base__  # its own predict bends parameters
     margin = plain.predict(model, X, output_margin=True, base_margin=model._get_base_margin(X.shape[0]))
     return np.asarray(margin, dtype=np.float64)

@@ -19,6 +19,7 @@ import numpy.typing as npt
 from ..engines.contract import Engine, Truth
 from ..errors import AdditivityError
 from ..model.ensemble import TreeEnsemble
+from ..model.joint_links import JointLink
 from ..model.links import Link, steepness
 from .difference import FLOAT64_TOLERANCE, REMEDY, Difference
 
@@ -43,7 +44,7 @@ class Adding:
     """The sums that an engine's values are compared with; each comparison raises AdditivityError."""
 
     engine: Engine
-    link: Link | None = None  # what values add up to is this function of the raw prediction
+    link: Link | JointLink | None = None  # what values add up to is this function of the raw prediction
     n_jobs: int | None = None
     scale: float = field(init=False)
 
@@ -82,7 +83,8 @@ class Adding:
     def _rounding(self, flat: Array, raw: Float64, expected: Float64, y: Truth) -> Float64:
         """(n_rows, n_outputs) how far sums may be from ``expected``, which is what is made of ``raw``."""
         scale: Any = self.scale
-        if self.link is not None:
+        # Softmax and its logarithm are flatter than their raw outputs.
+        if self.link is not None and not isinstance(self.link, JointLink):
             scale = scale * steepness(self.link, raw, scale, y)
         # Each value was rounded by up to half an ulp of itself, or to the next number above zero that its
         # type has, and so was each sum on the way.

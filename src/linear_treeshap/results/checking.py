@@ -16,6 +16,7 @@ from ..engines.contract import Engine, Truth
 from ..errors import InputError
 from ..importers import has_library
 from ..importers.pipelines.preprocessing import Preprocessing
+from ..model.joint_links import JointLink
 from ..model.links import Link
 from ..players.user_rows import UserRows
 from .additivity import Adding
@@ -34,7 +35,7 @@ class Checking:
         model: Any,
         engine: Engine,
         *,
-        link: Link | None = None,
+        link: Link | JointLink | None = None,
         index: Any = "shapley",  # as the user says it
         preprocessing: Preprocessing | None = None,
         background: Callable[[], UserRows] | None = None,

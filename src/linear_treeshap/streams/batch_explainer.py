@@ -77,8 +77,8 @@ class BatchExplainer:
             raise InputError(_about_y(explainer, y))
         self._order, self._index = order, index
         self._check_additivity = check_additivity
-        self._only = output_position(only, explainer.ensemble)
-        outputs = names_of(explainer.ensemble.output_names, "Output", explainer.ensemble.n_outputs)
+        self._only = output_position(only, explainer)
+        outputs = names_of(explainer.output_names, "Output", explainer.n_outputs)
         item, names = self._items()
         self.layout = Layout(
             output,
@@ -169,7 +169,7 @@ class BatchExplainer:
 def rows_per_batch(explainer: TreeExplainer, columns: ModelColumns, n_items: int = 0) -> int:
     """How many rows are explained at a time: a batch is that large, whatever the model."""
     n_items = max(n_items, explainer.players.n_players)
-    width = max(len(columns.names), n_items * explainer.ensemble.n_outputs, 1)
+    width = max(len(columns.names), n_items * explainer.n_outputs, 1)
     return min(max(_NUMBERS_PER_BATCH // width, _MIN_ROWS), _MAX_ROWS)
 
 
@@ -179,17 +179,17 @@ def used_beside(keep: str | Sequence[str], y: str | None = None) -> list[str]:
     return list(dict.fromkeys([*kept, *([] if y is None else [y])]))
 
 
-def output_position(only: str | int | None, ensemble: TreeEnsemble) -> int | None:
+def output_position(only: str | int | None, explainer: TreeExplainer) -> int | None:
     """Which output was asked for; None for all, and where there is but one."""
     if only is None:
         return None
-    names = ensemble.output_names or tuple(map(str, range(ensemble.n_outputs)))
-    numbers = [str(number) for number in range(ensemble.n_outputs)]
+    names = explainer.output_names or tuple(map(str, range(explainer.n_outputs)))
+    numbers = [str(number) for number in range(explainer.n_outputs)]
     asked = str(only)
     if asked not in names and asked not in numbers:
         raise InputError(f"The model has no output {asked!r}. It has: {', '.join(map(repr, names[:20]))}.")
     position = names.index(asked) if asked in names else numbers.index(asked)
-    return position if ensemble.n_outputs > 1 else None
+    return position if explainer.n_outputs > 1 else None
 
 
 def _about_y(explainer: TreeExplainer, y: str | None) -> str:
