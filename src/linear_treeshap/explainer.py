@@ -34,6 +34,7 @@ from .importers import import_model
 from .importers.model_output import link_for, outcomes, saved_model_of
 from .importers.pipelines.preprocessing import preprocessing_of
 from .model.ensemble import TreeEnsemble, first_trees, widened
+from .model.joint_links import JointLink
 from .players.assignment import assign_players, widened_assignment
 from .players.players import Players
 from .players.user_rows import UserRows
@@ -205,7 +206,8 @@ class TreeExplainer:
     @property
     def output_names(self) -> tuple[str, ...] | None:
         """The names of the outputs; None if they have none."""
-        return self.ensemble.output_names if self.n_outputs == self.ensemble.n_outputs else None
+        names = self.ensemble.output_names
+        return self._link.output_names(names) if isinstance(self._link, JointLink) else names
 
     @property
     def expected_value(self) -> Any:
@@ -238,7 +240,7 @@ class TreeExplainer:
             The values with their names, base values and rows; of one row if ``X`` is one-dimensional.
         """
         explainer = self._as_wide_as(X)
-        ensemble, engine = explainer.ensemble, explainer._engine
+        engine = explainer._engine
         user_rows, target = explainer._read(X), OutputArray()
         truth = explainer._truth(y, user_rows)
         values = explainer._explained(

@@ -151,7 +151,6 @@ def _fitted(model: Any) -> Any:
 REFUSED: dict[str, tuple[Callable[[], Any], str]] = {
     "AdaBoostClassifier": (lambda: _make("ensemble.AdaBoostClassifier"), "lets its trees vote"),
     "AdaBoostRegressor": (lambda: _make("ensemble.AdaBoostRegressor"), "weighted median"),
-    "CalibratedClassifierCV": (lambda: _make("calibration.CalibratedClassifierCV"), "before calibration"),
     "ClassifierChain": (lambda: _make("multioutput.ClassifierChain", _tree()), "feeds the predictions"),
     "CVBooster": (lambda: pytest.importorskip("lightgbm").CVBooster(), "TreeExplainer.model.boosters."),
     "RegressorChain": (lambda: _make("multioutput.RegressorChain", _tree()), "feeds the predictions"),

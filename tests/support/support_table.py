@@ -76,6 +76,11 @@ sum are sums of values, so this is exact, and takes the time of one model with a
 `VotingRegressor`, soft `VotingClassifier` of forests, stacking with a linear final model, and targets that
 were scaled. All models must have been trained on the same columns; they may be of different libraries.
 
+`CalibratedClassifierCV` of two classes (sigmoid, isotonic, temperature) and soft `VotingClassifier` of
+boosters are means of functions of such sums. With background data their probabilities are explained, by the
+[rule for functions of raw outputs](background.md#other-outputs): `TreeExplainer(model, data=X,
+model_output="probability")`.
+
 An entry that is absent from a sparse matrix is missing to XGBoost and zero to all others, here as there. Rows
 may come in an `xgboost.DMatrix`, in an `xgboost.QuantileDMatrix` whose bins are those of the training data,
 and in a `catboost.Pool` of numbers; a Pool does not give categories back, so pass the frame it was made of.

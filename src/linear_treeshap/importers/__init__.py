@@ -4,11 +4,12 @@ A table says which module of this package reads which class. It is looked up by 
 class and of its bases, so a library is imported only when a model of that library is at hand.
 Such a module has all that is special about a library. Every one offers
 
-- ``to_ensemble(model)`` and, unless models come without the library that predicts, ``raw_prediction(model, X)``;
+- ``to_ensemble(model)`` and, where there is a library that predicts, ``raw_prediction(model, X)``;
 
 and those of which there is something to say
 
 - ``predicts_raw(model)``, ``link(model)``, ``is_softmax(model)``: what it does with the sum (`links.py`);
+- ``mixture(model)``: the mean of functions of several sums that its probabilities are;
 - ``LIBRARY``: its name, for people to read;
 - ``BEGINNINGS`` and ``read_file(path)``: how its files begin, and what is in them;
 - ``is_directory_of_model(path)``: where models are directories;
@@ -65,6 +66,7 @@ IMPORTERS: dict[str, str] = {
     "sklearn.IsolationForest": "isolation_forest",
     "sklearn.BaggingClassifier": "bagging",
     "sklearn.BaggingRegressor": "bagging",
+    "sklearn.CalibratedClassifierCV": "calibration",
     "sklearn.VotingClassifier": "sums",
     "sklearn.VotingRegressor": "sums",
     "sklearn.StackingClassifier": "stacking",
@@ -116,10 +118,6 @@ REFUSED: dict[str, str] = {
     "sklearn.AdaBoostRegressor": (
         "AdaBoost takes the weighted median of its trees, which is not a sum. Explain its trees one "
         "by one (model.estimators_), or train a gradient boosting model."
-    ),
-    "sklearn.CalibratedClassifierCV": (
-        "Calibration bends the output of a tree model, so the result is not a sum of trees. Explain "
-        "the model before calibration: model.calibrated_classifiers_[i].estimator."
     ),
     "sklearn.ClassifierChain": (
         "A chain feeds the predictions of one model to the next, so the result is not a sum of trees. "
@@ -249,8 +247,8 @@ def importer_name(model: Any) -> str:
     classes = sorted(name for name in IMPORTERS if name != "builtins.bytes")
     raise UnsupportedModelError(
         f"Cannot read a model of class {type(model).__module__}.{type(model).__qualname__}. Supported are: "
-        f"{', '.join(classes)}, classes derived from these, forests whose estimators_ are scikit-learn trees, a "
-        f"dictionary of arrays, a TreeEnsemble, lists of models, and files of "
+        f"{', '.join(classes)}, classes derived from these, forests whose estimators_ are scikit-learn "
+        f"trees, a dictionary of arrays, a TreeEnsemble, lists of models, and files of "
         f"{', '.join(module.LIBRARY for module in file_importers())}."
     )
 

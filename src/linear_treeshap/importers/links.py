@@ -9,12 +9,13 @@ import os
 from typing import Any
 
 from ..model.ensemble import TreeEnsemble
+from ..model.joint_links import Mixture
 from ..model.links import Link
 from ..model.saved_model import SavedModel
 from . import importer_of
 from .pipelines.preprocessing import unwrap
 
-__all__ = ["is_softmax", "link_of", "predicts_raw"]
+__all__ = ["is_softmax", "link_of", "mixture_of", "predicts_raw"]
 
 
 def predicts_raw(model: Any) -> bool:
@@ -41,6 +42,15 @@ def is_softmax(model: Any) -> bool:
     if isinstance(model, SavedModel):
         return model.is_softmax
     return bool(_answer("is_softmax", unwrap(model)))
+
+
+def mixture_of(model: Any) -> Mixture | None:
+    """The functions of several raw outputs whose mean the probabilities of this model are; None if it has raw
+    outputs of its own."""
+    if isinstance(model, SavedModel):
+        return None
+    mixture: Mixture | None = _answer("mixture", unwrap(model))
+    return mixture
 
 
 def _answer(question: str, model: Any) -> Any:

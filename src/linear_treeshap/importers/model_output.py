@@ -11,10 +11,10 @@ import numpy.typing as npt
 
 from ..errors import InputError
 from ..model.ensemble import TreeEnsemble
-from ..model.joint_links import JointLink, Softmax, SoftmaxLoss
+from ..model.joint_links import JointLink, Mixture, Softmax, SoftmaxLoss
 from ..model.links import Exponential, Function, Link, Logistic, LogLoss, SquaredError
 from ..model.saved_model import SavedModel
-from .links import is_softmax, link_of, predicts_raw
+from .links import is_softmax, link_of, mixture_of, predicts_raw
 
 __all__ = ["is_distribution", "link_for", "methods_of", "outcomes", "saved_model_of"]
 
@@ -46,12 +46,22 @@ def link_for(
         raise InputError(
             f"model_output={model_output!r} is not the raw output of this model. Other outputs transform the "
             f"sum of the trees, and are explained for pairs of a row and a background row: pass data=, with "
-            f"feature_perturbation='interventional'. Or use model_output='raw'."
+            f"feature_perturbation='interventional'."
+            + ("" if isinstance(link, Mixture) else " Or use model_output='raw'.")
         )
     return link
 
 
 def _link(model_output: Any, model: Any, ensemble: TreeEnsemble) -> AnyLink | None:
+    mixture = mixture_of(model)
+    if mixture is not None:
+        if model_output in ("probability", "predict_proba"):
+            return mixture
+        raise InputError(
+            f"A {type(model).__name__} is a mean of functions of what the trees of several models add up to, "
+            f"and has no other output: model_output={model_output!r} cannot be explained. Pass background "
+            f"rows as data=, and model_output='probability'."
+        )
     if callable(model_output):
         if ensemble.n_outputs > 1 and is_softmax(model) and _is_logistic(model_output):
             raise InputError(

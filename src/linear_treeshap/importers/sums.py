@@ -3,7 +3,8 @@
 - A list of models stands for the mean of their raw outputs, such as that of the models of cross-validation.
 - A list of (weight, model) pairs stands for their weighted sum; weights are taken as they are.
 - ``VotingRegressor`` is the mean of predictions, and ``VotingClassifier`` with soft voting that of
-  probabilities. These must be sums of trees themselves, as they are in forests.
+  probabilities. Those of forests are sums of trees. Those of boosters are not: then the raw outputs of all
+  models stand side by side, and `mixture` says what is made of them.
 """
 
 from __future__ import annotations
@@ -18,6 +19,8 @@ import numpy.typing as npt
 
 from ..errors import ModelError, UnsupportedModelError
 from ..model.ensemble import TreeEnsemble
+from ..model.joint_links import Block, JointLink, Mixture, Softmax
+from ..model.links import Link, Logistic
 from . import import_model, links
 from . import raw_prediction as raw_prediction_of
 from .assemble import Part, combine, with_outputs
@@ -29,9 +32,12 @@ from .wrappers import refuse_preprocessing
 __all__ = [
     "Term",
     "as_exact_as",
+    "mixture",
     "predicts_raw",
+    "probabilities_of",
     "raw_prediction",
     "read_inside",
+    "side_by_side",
     "to_ensemble",
     "weighted_sum",
 ]
@@ -50,6 +56,8 @@ class Term:
 
 def to_ensemble(model: Any) -> TreeEnsemble:
     pairs = _pairs(model)
+    if mixture(model) is not None:
+        return side_by_side([read_inside(model, one) for _, one in pairs])
     terms = [Term(_part(model, one), weight) for weight, one in pairs]
     n_outputs = sorted({term.ensemble.n_outputs for term in terms})
     if len(n_outputs) > 1:
@@ -64,8 +72,55 @@ def to_ensemble(model: Any) -> TreeEnsemble:
 def raw_prediction(model: Any, X: Any) -> Float64:
     pairs = _pairs(model)
     parts = [raw_prediction_of(one, X) for _, one in pairs]
+    if mixture(model) is not None:
+        return as_exact_as(parts, np.hstack(parts))
     total = sum(weight * part for (weight, _), part in zip(pairs, parts, strict=True))
     return as_exact_as(parts, np.asarray(total))
+
+
+def mixture(model: Any) -> Mixture | None:
+    """The mean of probabilities that voting is, if some of them are not what trees add up to."""
+    if isinstance(model, (list, tuple)) or not hasattr(model, "predict_proba"):
+        return None
+    pairs = _pairs(model)
+    bends = [probabilities_of(model, one) for _, one in pairs]
+    if all(bend is None for bend, _ in bends):
+        return None
+    is_binary = len(model.classes_) == 2
+    blocks, first = [], 0
+    for (weight, _), (bend, n_raw) in zip(pairs, bends, strict=True):
+        columns = range(first, first + n_raw)
+        # Of two classes the second is explained, as a booster does.
+        blocks.append(Block(weight, tuple(columns[-1:] if is_binary else columns), bend))
+        first += n_raw
+    return Mixture(tuple(blocks), tuple(map(str, model.classes_[-1:] if is_binary else model.classes_)))
+
+
+def probabilities_of(model: Any, one: Any) -> tuple[Link | JointLink | None, int]:
+    """What makes probabilities of the raw outputs of a model inside, None if they are that; and how many."""
+    ensemble = read_inside(model, one)
+    if is_distribution(ensemble):
+        return None, ensemble.n_outputs
+    found = links.link_of(one)
+    if isinstance(found, Logistic) and ensemble.n_outputs == 1:
+        return found, 1
+    if links.is_softmax(one):
+        return Softmax(), ensemble.n_outputs
+    raise UnsupportedModelError(
+        f"This {type(model).__name__} is a mean of probabilities, and it is not known what those of the "
+        f"{type(one).__name__} inside are of what its trees add up to. Explain its parts one by one: "
+        f"model.estimators_."
+    )
+
+
+def side_by_side(ensembles: Sequence[TreeEnsemble]) -> TreeEnsemble:
+    """All outputs of all of them, one after another."""
+    parts: list[Part] = []
+    n_outputs = 0
+    for ensemble in in_one_format(ensembles):
+        parts.append(Part(ensemble, range(n_outputs, n_outputs + ensemble.n_outputs)))
+        n_outputs += ensemble.n_outputs
+    return combine(parts, n_outputs)
 
 
 def predicts_raw(model: Any) -> bool:
@@ -140,13 +195,9 @@ def _part(model: Any, one: Any) -> TreeEnsemble:
     ensemble = read_inside(model, one)
     if isinstance(model, (list, tuple)):
         return ensemble
-    if hasattr(model, "predict_proba"):
-        what, is_sum = "probabilities", is_distribution(ensemble)
-    else:
-        what, is_sum = "predictions", links.predicts_raw(one)
-    if not is_sum:
+    if not hasattr(model, "predict_proba") and not links.predicts_raw(one):
         raise UnsupportedModelError(
-            f"This {type(model).__name__} is a mean of {what}, and those of the {type(one).__name__} inside "
-            f"are not what its trees add up to. Explain its parts one by one: model.estimators_."
+            f"This {type(model).__name__} is a mean of predictions, and those of the {type(one).__name__} "
+            f"inside are not what its trees add up to. Explain its parts one by one: model.estimators_."
         )
     return ensemble

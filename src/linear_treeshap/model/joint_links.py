@@ -15,8 +15,9 @@ import numpy as np
 import numpy.typing as npt
 
 from ..errors import InputError
+from .links import Link
 
-__all__ = ["JointLink", "Softmax", "SoftmaxLoss"]
+__all__ = ["Block", "JointLink", "Mixture", "Softmax", "SoftmaxLoss"]
 
 Float64 = npt.NDArray[np.float64]
 
@@ -38,6 +39,9 @@ class JointLink(Protocol):
     def n_outputs(self, n_raw: int) -> int:
         """How many numbers it makes of so many raw outputs."""
 
+    def output_names(self, raw: tuple[str, ...] | None) -> tuple[str, ...] | None:
+        """What these are called, if raw outputs are called so."""
+
     def apply(self, raw: Float64, y: Float64 | None) -> Float64:
         """(n, n_outputs) of raw outputs (n, n_raw) and ``y``, (n, 1) or (1, 1)."""
 
@@ -53,6 +57,9 @@ class Softmax:
 
     def n_outputs(self, n_raw: int) -> int:
         return n_raw
+
+    def output_names(self, raw: tuple[str, ...] | None) -> tuple[str, ...] | None:
+        return raw
 
     def apply(self, raw: Float64, y: Float64 | None) -> Float64:
         shares = np.exp(raw - raw.max(axis=-1, keepdims=True))
@@ -75,6 +82,9 @@ class SoftmaxLoss:
     def n_outputs(self, n_raw: int) -> int:
         return 1
 
+    def output_names(self, raw: tuple[str, ...] | None) -> tuple[str, ...] | None:
+        return None
+
     def apply(self, raw: Float64, y: Float64 | None) -> Float64:
         largest = raw.max(axis=1, keepdims=True)
         total = largest + np.log(np.exp(raw - largest).sum(axis=1, keepdims=True))
@@ -83,6 +93,52 @@ class SoftmaxLoss:
     def matrix(self, a: Float64, b: Float64, y: Float64 | None) -> Float64:
         p = _mean_on_line(lambda raw: Softmax().apply(raw, None)[..., None, :], a, b)
         return np.asarray(p - _is_class(y, a.shape[1])[:, None, None, :])
+
+
+@dataclass(frozen=True)
+class Block:
+    """A term of a mixture: a function of some of the raw outputs, which nobody else reads."""
+
+    weight: float
+    #: Which raw outputs it takes.
+    columns: tuple[int, ...]
+    #: What it makes of them: one output of one, all outputs of all, or, if it is None, themselves.
+    link: Link | JointLink | None
+
+
+@dataclass(frozen=True)
+class Mixture:
+    """Raw outputs of several models → the weighted sum of functions of them, such as their probabilities."""
+
+    blocks: tuple[Block, ...]
+    names: tuple[str, ...]
+    needs_y: ClassVar[bool] = False
+
+    def n_outputs(self, n_raw: int) -> int:
+        return len(self.names)
+
+    def output_names(self, raw: tuple[str, ...] | None) -> tuple[str, ...] | None:
+        return self.names
+
+    def apply(self, raw: Float64, y: Float64 | None) -> Float64:
+        total = np.zeros((len(raw), len(self.names)))
+        for block in self.blocks:
+            taken = raw[:, list(block.columns)]
+            total += block.weight * (taken if block.link is None else block.link.apply(taken, None))
+        return total
+
+    def matrix(self, a: Float64, b: Float64, y: Float64 | None) -> Float64:
+        out = np.zeros((len(a), len(b), len(self.names), a.shape[1]))
+        for block in self.blocks:
+            columns = list(block.columns)
+            if block.link is None:
+                out[:, :, range(len(columns)), columns] = block.weight
+            elif isinstance(block.link, JointLink):
+                out[..., columns] = block.weight * block.link.matrix(a[:, columns], b[:, columns], None)
+            else:
+                slope = block.link.slope(a[:, columns], b[:, columns].T, None)
+                out[:, :, 0, columns[0]] = block.weight * slope
+        return out
 
 
 def _is_class(y: Float64 | None, n_classes: int) -> Float64:

@@ -15,7 +15,7 @@ import numpy.typing as npt
 
 from ..errors import InputError
 
-__all__ = ["Exponential", "Function", "Link", "LogLoss", "Logistic", "SquaredError", "steepness"]
+__all__ = ["Curve", "Exponential", "Function", "Link", "LogLoss", "Logistic", "SquaredError", "steepness"]
 
 Float64 = npt.NDArray[np.float64]
 
@@ -141,3 +141,17 @@ class Function:
         middle, half = (a + b) / 2, np.maximum(np.abs(a - b), least) / 2
         high, low = middle + half, middle - half
         return np.asarray((self.apply(high, y) - self.apply(low, y)) / (high - low))
+
+
+@dataclass(frozen=True)
+class Curve(Function):
+    """A function that may have corners and steep steps, such as one that was fitted to data: its slope is
+    that of the two points themselves, unless they are all but the same."""
+
+    def slope(self, a: Float64, b: Float64, y: Float64 | None) -> Float64:
+        a, b = np.broadcast_arrays(a, b)
+        step = a - b
+        is_apart = np.abs(step) > 1e-9 * np.maximum(1.0, np.abs(a))
+        with np.errstate(invalid="ignore", divide="ignore"):
+            secant = (self.apply(a, y) - self.apply(b, y)) / step
+        return np.where(is_apart, secant, super().slope(a, b, y))

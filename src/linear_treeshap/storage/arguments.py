@@ -11,7 +11,7 @@ from typing import Any
 
 from ..engines.background_rows import Background
 from ..errors import InputError
-from ..importers.links import link_of
+from ..importers.links import link_of, mixture_of
 from ..importers.model_output import saved_model_of
 from ..importers.pipelines.preprocessing import Preprocessing
 from ..model.ensemble import TreeEnsemble
@@ -36,6 +36,11 @@ def keep(
     fingerprint: Fingerprint | None,
 ) -> SavedExplainer:
     """All that a file holds of an explainer with these attributes."""
+    if mixture_of(model) is not None:
+        raise InputError(
+            f"The functions that a {type(model).__name__} is made of cannot be held by a file. Save "
+            f"explainers of the models inside, or pickle this one."
+        )
     if model_output == "predict" and isinstance(link_of(model), Function):
         raise InputError(
             f"model_output='predict' of this {type(model).__name__} is a function of its own, which a "

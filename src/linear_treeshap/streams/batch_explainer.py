@@ -16,7 +16,6 @@ import numpy as np
 from ..engines.sets import Kind
 from ..errors import InputError
 from ..explainer import TreeExplainer
-from ..model.ensemble import TreeEnsemble
 from ..results.axes import names_of
 from ..results.interactions import in_order, set_names
 from .columns import ModelColumns
