@@ -91,7 +91,10 @@ class TreeExplainer:
         Columns that are one player: a dictionary of group → columns (names or positions), a label for each
         column, "onehot" for families of one-hot columns found by their names (``city_Rome``, ``city=Rome``),
         or the fitted transformer that made the model's columns. Other columns are their own players. The
-        values are the exact Shapley values of that game, not sums of the columns' values.
+        values are the exact Shapley values of that game, not sums of the columns' values. Where a model reads
+        several columns as one (CatBoost's combinations of categories), what their combination gets is
+        divided equally among them; "combinations" shows it as a player of its own, and "categories" leaves
+        out columns that are not categories, as CatBoost's own values do.
     data_weights
         What each background row counts for; by default all count the same.
     n_jobs
@@ -165,7 +168,12 @@ class TreeExplainer:
         self._background = None
         if data is not None:
             background = read_background(
-                data, data_weights, self.ensemble, self._preprocessing, self._assignment
+                data,
+                data_weights,
+                self.ensemble,
+                self._preprocessing,
+                self._assignment,
+                model,
             )
             if is_interventional:
                 self._background = background
@@ -470,7 +478,8 @@ class TreeExplainer:
         Raises
         ------
         InputError
-            ``model_output`` is a function of your own, which a file cannot hold.
+            ``model_output`` is a function of your own, which a file cannot hold; or the model reads texts or
+            embeddings, which only its library can.
         AdditivityError
             The trees do not predict what the model's own library does.
 
@@ -622,6 +631,7 @@ class TreeExplainer:
             link=self._link,
             n_jobs=self.n_jobs,
             device=self.device,
+            divided=self._assignment.divided,
         )
 
     def _first_trees(self, tree_limit: int | None) -> Engine:
@@ -630,10 +640,10 @@ class TreeExplainer:
         return self._engine if ensemble is self.ensemble else self._engine_of(ensemble)
 
     def _read(self, X: Any) -> UserRows:
-        return UserRows.of(on_host(X), self.ensemble, self._preprocessing, self._assignment)
+        return UserRows.of(on_host(X), self.ensemble, self._preprocessing, self._assignment, self.model)
 
     def _user_background(self) -> UserRows:
-        return user_background(self.data, self.ensemble, self._preprocessing, self._assignment)
+        return user_background(self.data, self.ensemble, self._preprocessing, self._assignment, self.model)
 
     def _truth(self, y: Any, user_rows: UserRows) -> Truth:
         """(n_rows,) the outcomes that the output depends on; None if it depends on none."""

@@ -258,10 +258,10 @@ def _subsets(players: Collection[int]) -> Iterator[frozenset[int]]:
 
 def _player_of_column(ensemble: TreeEnsemble, players: Sequence[int] | None) -> list[int]:
     if players is None:
-        return list(range(ensemble.n_features))
-    if len(players) != ensemble.n_features:
+        return list(range(ensemble.n_columns))
+    if len(players) != ensemble.n_columns:
         raise InputError(
-            f"players must name the player of each of the {ensemble.n_features} columns, "
+            f"players must name the player of each of the {ensemble.n_columns} columns, "
             f"got {len(players)} entries."
         )
     return [int(player) for player in players]

@@ -24,10 +24,14 @@ REFUSED = {
     "catboost_scaled": "a scale",
 }
 
-#: Models that shap reads, but whose values do not add up to the model's prediction.
+#: Models that shap reads, but whose values do not add up to the model's prediction, or are not given to all
+#: columns that it reads.
 WRONG = {
     "catboost_depthwise": "CatBoost's own values of trees that are not symmetric do not add up",
     "catboost_lossguide": "as catboost_depthwise",
+    "catboost_statistics": "CatBoost gives nothing to what is asked about numbers in a combination",
+    "catboost_statistics_lossguide": "as catboost_depthwise",
+    "catboost_statistics_multiclass": "as catboost_statistics",
     "lightgbm_random_forest": "LightGBM's own values are those of the sum of the trees, not of their mean",
     "sklearn_hist_number_categories": "categories are compared as numbers",
     "sklearn_random_forest_multioutput_classifier": "targets of fewer classes are padded with empty outputs",

@@ -9,7 +9,7 @@ from typing import Any
 import numpy as np
 import pytest
 import zoo
-from zoo_catboost import CATBOOST_PARAMETERS, catboost_regressor_on
+from zoo_catboost import catboost_regressor_on
 from zoo_rows import N_ROWS, numeric_rows, target
 
 from linear_treeshap.errors import FileFormatError, InputError, ModelError, UnsupportedModelError
@@ -133,27 +133,6 @@ def test_a_fraction_is_no_category() -> None:
     frame = pandas.DataFrame({"f0": ["red"], "f1": [1.5], "f2": [0.0], "f3": [0.0], "f4": [0.0]})
     with pytest.raises(InputError, match="whole number"):
         read_rows(frame, row_format)
-
-
-def test_splits_on_category_statistics_are_refused() -> None:
-    """They depend on other rows' labels; the message says what to do."""
-    rng = np.random.default_rng(0)
-    frame = pandas.DataFrame({"city": rng.integers(50, size=N_ROWS).astype(str)})
-    model = catboost_regressor_on(frame, rng.normal(size=N_ROWS), cat_features=["city"])
-    with pytest.raises(
-        UnsupportedModelError, match=r"mix features: of 'city'\. Train it with one_hot_max_size"
-    ):
-        to_ensemble(model)
-
-
-def test_text_features_are_refused() -> None:
-    rng = np.random.default_rng(0)
-    words = np.array(["good", "bad", "fine", "poor"])
-    frame = pandas.DataFrame({"review": [" ".join(rng.choice(words, 5)) for _ in range(N_ROWS)]})
-    positive = frame["review"].str.count("good") > 1
-    model = catboost.CatBoostClassifier(**CATBOOST_PARAMETERS).fit(frame, positive, text_features=["review"])
-    with pytest.raises(UnsupportedModelError, match="text"):
-        to_ensemble(model)
 
 
 def test_an_unfitted_model_is_refused() -> None:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import math
 from collections.abc import Callable
+from pathlib import Path
 from typing import Any
 
 import numpy as np
@@ -215,9 +216,12 @@ def _one_hot() -> tuple[Any, Any]:
     return model.fit(frame, frame["a"] + (frame["k"] == "u")), frame
 
 
-def test_a_pool_with_categories_says_what_to_pass_instead() -> None:
-    """CatBoost does not give categories back."""
+def test_a_pool_with_categories_is_read_by_the_leaves_of_its_rows(tmp_path: Path) -> None:
+    """CatBoost does not give categories back, but says where they go: as long as it is there to be asked."""
     model, frame = _one_hot()
     pool = pytest.importorskip("catboost").Pool(frame, cat_features=["k"])
+    explainer = TreeExplainer(model)
+    np.testing.assert_array_equal(explainer.shap_values(pool), explainer.shap_values(frame))
+    explainer.save(tmp_path / "explainer.lts")
     with pytest.raises(InputError, match="Pass the data frame or array"):
-        TreeExplainer(model).shap_values(pool)
+        TreeExplainer.load(tmp_path / "explainer.lts").shap_values(pool)

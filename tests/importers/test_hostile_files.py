@@ -163,7 +163,7 @@ def test_catboost_s_columns_are_not_believed(catboost_bytes: bytes, tmp_path: Pa
 
 def test_catboost_s_outputs_are_not_believed() -> None:
     """A model without trees has one bias for all of its outputs."""
-    from linear_treeshap.importers.catboost import _from_bytes
+    from linear_treeshap.importers.catboost_file import CatBoostFile
 
     # The smallest file there is: a root table whose second field is a table whose first field is a number.
     body = bytearray(40)
@@ -176,7 +176,7 @@ def test_catboost_s_outputs_are_not_believed() -> None:
 
     def read() -> None:
         with pytest.raises(FileFormatError, match="2,000,000,000 outputs"):
-            _from_bytes(content)
+            CatBoostFile(content).ensemble()
 
     read()
     assert peak(read) < FEW_BYTES

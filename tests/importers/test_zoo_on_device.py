@@ -22,7 +22,7 @@ def test_values_of_hostile_rows_are_the_processor_s(name: str, device: str) -> N
     X = model.to_input(zoo.hostile_rows(model, ensemble, n_rows=100))
     rows = read_rows(X, ensemble.row_format)[0:100]
     engine = device_engine(ensemble, DEVICES[device]())
-    expected, found = (np.empty((100, ensemble.n_features, ensemble.n_outputs)) for _ in range(2))
+    expected, found = (np.empty((100, ensemble.n_columns, ensemble.n_outputs)) for _ in range(2))
     ValueEngine(engine.program).values(rows, expected)
     largest = np.abs(expected).max(axis=1, keepdims=True, initial=0)
     engine.values(rows, found)

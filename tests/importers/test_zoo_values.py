@@ -6,10 +6,10 @@ import extended
 import numpy as np
 import pytest
 import zoo
+from definition import divided, values_by_definition
 
 from linear_treeshap import TreeExplainer, kernels
 from linear_treeshap.engines.program import KERNEL_VARIABLE
-from linear_treeshap.oracle import as_float, shapley_values
 from linear_treeshap.rows.rows import read_rows
 
 N_ROWS = 5
@@ -24,11 +24,13 @@ def test_values_of_hostile_rows_are_those_of_the_definition(
     The definition is evaluated in exact fractions.
     """
     model = zoo.load(name)
-    ensemble = TreeExplainer(model.model).ensemble
+    explainer = TreeExplainer(model.model)
+    ensemble, assignment = explainer.ensemble, explainer._assignment
     X = model.to_input(zoo.hostile_rows(model, ensemble, n_rows=N_ROWS))
     rows = read_rows(X, ensemble.row_format)[0:N_ROWS]
-    exact = np.array([as_float(shapley_values(ensemble, row, by="leaves")) for row in rows])
-    scale = extended.shapley_values(ensemble, rows).scale
+    exact = values_by_definition(explainer, rows)
+    scales = extended.shapley_values(ensemble, rows, assignment.in_trees.of_column.tolist()).scale
+    scale = np.array([divided(of_row, assignment.divided) for of_row in scales])
     for kernel in kernels():
         monkeypatch.setenv(KERNEL_VARIABLE, kernel)
         values = TreeExplainer(model.model).shap_values(X).reshape(exact.shape)

@@ -42,7 +42,7 @@ def shapley_values(
     ensemble: TreeEnsemble, rows: npt.ArrayLike, players: Sequence[int] | None = None
 ) -> Reference:
     """``players[column]`` is the player a column belongs to; by default each column is its own."""
-    player_of = list(range(ensemble.n_features)) if players is None else list(map(int, players))
+    player_of = list(range(ensemble.n_columns)) if players is None else list(map(int, players))
     x = ensemble.cast_rows(rows)
     shape = (len(x), max(player_of, default=-1) + 1, ensemble.n_outputs)
     values, scale = (np.zeros(shape, dtype=np.longdouble) for _ in range(2))
@@ -63,7 +63,7 @@ def interactions(ensemble: TreeEnsemble, rows: npt.ArrayLike, sets: Sequence[Seq
     number = {tuple(players): i for i, players in enumerate(sets)}
     shape = (len(x), len(sets), ensemble.n_outputs)
     values, scale = (np.zeros(shape, dtype=np.longdouble) for _ in range(2))
-    for leaf in _leaves(ensemble, x, list(range(ensemble.n_features))):
+    for leaf in _leaves(ensemble, x, list(range(ensemble.n_columns))):
         first = int(ensemble.tree_output[leaf.tree])
         for order in sorted({len(players) for players in number}):
             for places in combinations(range(len(leaf.players)), order):

@@ -83,7 +83,13 @@ model_output="probability")`.
 
 An entry that is absent from a sparse matrix is missing to XGBoost and zero to all others, here as there. Rows
 may come in an `xgboost.DMatrix`, in an `xgboost.QuantileDMatrix` whose bins are those of the training data,
-and in a `catboost.Pool` of numbers; a Pool does not give categories back, so pass the frame it was made of.
+and in a `catboost.Pool`. A Pool does not give categories back, but CatBoost says which leaves its rows are
+in: that is enough for symmetric trees, as long as the model is at hand. Else pass the frame it was made of.
+
+CatBoost's statistics of categories, and of [combinations](groups.md#combinations) of columns, are read from
+the model, with any kind of trees and without CatBoost. Texts and embeddings only CatBoost can read: such a
+model is explained while it is at hand (a pickled explainer keeps it, a saved one cannot) if its trees are
+symmetric, which they are by default.
 
 What belongs to the data and not to the model is not explained: XGBoost's `base_margin`, LightGBM's
 `init_score`, CatBoost's baseline. A `base_margin` in a DMatrix fails the additivity check. A model that

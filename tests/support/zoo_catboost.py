@@ -146,3 +146,54 @@ def catboost_one_hot_lossguide() -> ZooModel:
         grow_policy="Lossguide",
     )
     return ZooModel(model, rows, to_input=catboost_frame, categorical=frozenset({0, 1}), takes_missing=False)
+
+
+def statistics_rows() -> Rows:
+    """Two columns of categories whose combination says what neither of them does, then numbers."""
+    rows = np.nan_to_num(coded_rows((3, 12)))
+    rows[:, 2:] = numeric_rows(3)
+    return rows
+
+
+def statistics_target(rows: Rows) -> Rows:
+    x = np.nan_to_num(rows[:, 2:], nan=0.7)
+    return np.asarray(np.where((rows[:, 0] + rows[:, 1]) % 2, 3.0, -1.0) * (1 + (x[:, 0] > 0)) + x[:, 1])
+
+
+def statistics_model(train: Any, outcome: Any, **parameters: Any) -> ZooModel:
+    """Categories by the statistics of their outcomes and by those of combinations."""
+    rows = statistics_rows()
+    model = train(**{**CATBOOST_PARAMETERS, "iterations": 30, "max_ctr_complexity": 3, **parameters})
+    model.fit(catboost_frame(rows), outcome(rows), cat_features=["f0", "f1"])
+    return ZooModel(model, rows, to_input=catboost_frame, categorical=frozenset({0, 1}), takes_missing=False)
+
+
+@zoo_model
+def catboost_statistics() -> ZooModel:
+    catboost = pytest.importorskip("catboost")
+    return statistics_model(catboost.CatBoostRegressor, statistics_target)
+
+
+@zoo_model
+def catboost_statistics_lossguide() -> ZooModel:
+    catboost = pytest.importorskip("catboost")
+    return statistics_model(catboost.CatBoostRegressor, statistics_target, grow_policy="Lossguide")
+
+
+@zoo_model
+def catboost_statistics_multiclass() -> ZooModel:
+    """One statistic for each class, some categories one by one, and NaN above all borders."""
+    catboost = pytest.importorskip("catboost")
+
+    def outcome(rows: Rows) -> Any:
+        return np.digitize(statistics_target(rows), [-1.5, 0.0, 3.0])
+
+    kinds = ["Borders", "Buckets", "Counter"]
+    return statistics_model(
+        catboost.CatBoostClassifier,
+        outcome,
+        one_hot_max_size=3,
+        nan_mode="Max",
+        simple_ctr=kinds,
+        combinations_ctr=kinds,
+    )

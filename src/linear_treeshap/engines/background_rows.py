@@ -80,7 +80,11 @@ def perturbation_of(asked: str, data: Any, data_weights: Any) -> str:
 
 
 def user_background(
-    data: Any, ensemble: TreeEnsemble, preprocessing: Preprocessing | None, assignment: Assignment
+    data: Any,
+    ensemble: TreeEnsemble,
+    preprocessing: Preprocessing | None,
+    assignment: Assignment,
+    model: Any,
 ) -> UserRows:
     """``data`` as rows to explain are given; one of shap's maskers stands for the rows it holds."""
     if type(data).__module__.startswith("shap.maskers"):
@@ -90,7 +94,7 @@ def user_background(
             )
         data = data.data
     try:
-        return UserRows.of(data, ensemble, preprocessing, assignment)
+        return UserRows.of(data, ensemble, preprocessing, assignment, model)
     except InputError as error:
         raise InputError(f"The background data does not fit the model: {error}") from error
 
@@ -101,11 +105,12 @@ def read_background(
     ensemble: TreeEnsemble,
     preprocessing: Preprocessing | None,
     assignment: Assignment,
+    model: Any = None,
 ) -> Background:
     """Read the rows that a user gives as ``data``, and their weights."""
     if isinstance(data, Background):  # read from a file
         return data
-    user_rows = user_background(data, ensemble, preprocessing, assignment)
+    user_rows = user_background(data, ensemble, preprocessing, assignment, model)
     if user_rows.n_rows == 0:
         raise InputError("The background data has no rows. Pass at least one, or leave data out.")
     rows = user_rows.rows[0 : user_rows.n_rows]

@@ -12,6 +12,7 @@ from ..players.players import Players
 from .background import BackgroundEngine
 from .background_rows import Background
 from .contract import Engine
+from .divided import DividedEngine
 from .indices import Index
 from .joint import JointEngine
 from .program import Program
@@ -36,8 +37,17 @@ def engine_for(
     link: Link | JointLink | None,
     n_jobs: int | None,
     device: str = "cpu",
+    divided: tuple[tuple[int, ...], ...] = (),
 ) -> Engine:
-    """Path-dependent values without a ``background``, those of raw outputs without a ``link``."""
+    """Path-dependent values without a ``background``, those of raw outputs without a ``link``.
+
+    ``divided`` are the players among whom each of the last players, combinations, is divided.
+    """
+    if divided:
+        whole = engine_for(
+            ensemble, players, index, background=background, link=link, n_jobs=n_jobs, device=device
+        )
+        return DividedEngine(whole, divided)
     program = Program(ensemble, players=players, index=index)
     if background is None:
         return _on_device(ValueEngine(program), device)

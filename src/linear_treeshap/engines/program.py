@@ -42,10 +42,10 @@ class Program:
         index: Index = SHAPLEY,
         kernel: str | None = None,
     ) -> None:
-        if players is not None and len(players.of_column) != ensemble.n_features:
+        if players is not None and len(players.of_column) != ensemble.n_columns:
             raise InputError(
                 f"Players of {len(players.of_column)} columns were given for a model of "
-                f"{ensemble.n_features} columns."
+                f"{ensemble.n_columns} columns."
             )
         kernel = kernel or os.environ.get(KERNEL_VARIABLE) or None
         if kernel is not None and kernel not in _core.kernels():
@@ -58,11 +58,11 @@ class Program:
         self._constants = _constants(ensemble)
         self._exponents = _exponents(ensemble)
         self.index = index
-        self.n_players = ensemble.n_features if players is None else players.n_players
+        self.n_players = ensemble.n_columns if players is None else players.n_players
         self.n_outputs = ensemble.n_outputs
         self.compiled = _core.compile(
             trees_of(ensemble, value=_in_range(ensemble, self._exponents)),
-            player=np.arange(ensemble.n_features, dtype=np.int32) if players is None else players.of_column,
+            player=np.arange(ensemble.n_columns, dtype=np.int32) if players is None else players.of_column,
             n_outputs=ensemble.n_outputs,
             n_players=self.n_players,
             is_float32=ensemble.row_format.dtype == "float32",

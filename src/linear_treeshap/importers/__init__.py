@@ -13,7 +13,9 @@ and those of which there is something to say
 - ``LIBRARY``: its name, for people to read;
 - ``BEGINNINGS`` and ``read_file(path)``: how its files begin, and what is in them;
 - ``is_directory_of_model(path)``: where models are directories;
-- ``read_rows(X, ensemble)``: the rows in the library's own containers;
+- ``read_rows(X, ensemble, model)``: the rows in the library's own containers; the model is None if it is not
+  at hand;
+- ``reader(model)``: what turns rows into those that the trees read, where only the library can; or None;
 - ``own_values(path)``: its release and its own Shapley values of a file's model, to be compared with.
 """
 
@@ -210,12 +212,17 @@ def has_library(model: Any) -> bool:
     return hasattr(importer_of(model), "raw_prediction")
 
 
-def read_rows(X: Any, ensemble: TreeEnsemble) -> Rows:
-    """Read rows of any kind for these trees, those in a library's own container (a DMatrix, a Pool) too."""
+def read_rows(X: Any, ensemble: TreeEnsemble, model: Any = None) -> Rows:
+    """Read rows of any kind for these trees, those in a library's own container (a DMatrix, a Pool) too.
+
+    The ``model`` that the trees are of, if it is at hand, can read what they cannot.
+    """
     if type(X) is not np.ndarray:  # asked for every single row that is served
-        importer = _importer_of_package(type(X).__module__.partition(".")[0])
+        package = type(X).__module__.partition(".")[0]
+        importer = _importer_of_package(package)
         if hasattr(importer, "read_rows"):
-            rows = importer.read_rows(X, ensemble)
+            is_own = any(base.__module__.partition(".")[0] == package for base in type(model).__mro__)
+            rows = importer.read_rows(X, ensemble, model if is_own else None)
             assert isinstance(rows, Rows)
             return rows
     return read_plain_rows(X, ensemble.row_format)

@@ -402,7 +402,7 @@ def _drop_deleted(arrays: dict[str, Any], offsets: Array) -> Array:
 # -- rows in a DMatrix -----------------------------------------------------------------------------
 
 
-def read_rows(X: Any, ensemble: TreeEnsemble) -> Rows:
+def read_rows(X: Any, ensemble: TreeEnsemble, model: Any = None) -> Rows:
     """The rows of a DMatrix: a sparse matrix in which absent means missing.
 
     Its categories may have other codes than the model's: XGBoost (3.1 or later) goes by the labels, if both

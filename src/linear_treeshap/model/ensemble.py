@@ -132,6 +132,11 @@ class TreeEnsemble:
         return self.row_format.n_features
 
     @property
+    def n_columns(self) -> int:
+        """How many numbers the trees read of a row: its features, and what is looked up for them."""
+        return self.row_format.n_columns
+
+    @property
     def n_outputs(self) -> int:
         return len(self.base_values)
 
@@ -219,10 +224,10 @@ class TreeEnsemble:
         return np.where(np.isnan(x), self.missing_left[node], in_set)
 
     def cast_rows(self, X: npt.ArrayLike) -> Float64:
-        """(n_rows, n_features) the numbers as trees compare them: rounded to the model's dtype."""
+        """(n_rows, n_columns) the numbers as trees compare them: rounded to the model's dtype."""
         rows = np.asarray(X)
-        if rows.ndim != 2 or rows.shape[1] != self.n_features:
-            raise InputError(f"Rows must be an array of shape (n_rows, {self.n_features}), got {rows.shape}.")
+        if rows.ndim != 2 or rows.shape[1] != self.n_columns:
+            raise InputError(f"Rows must be an array of shape (n_rows, {self.n_columns}), got {rows.shape}.")
         with np.errstate(over="ignore"):
             return rows.astype(self.row_format.numpy_dtype).astype(np.float64)
 
@@ -394,7 +399,7 @@ def _check(e: TreeEnsemble) -> None:
             seen[nodes] = True
         refuse(~seen, "the node cannot be reached from the root")
 
-    refuse(~leaf & ((e.feature < 0) | (e.feature >= e.n_features)), "feature is out of range", e.feature)
+    refuse(~leaf & ((e.feature < 0) | (e.feature >= e.n_columns)), "feature is out of range", e.feature)
     refuse(~leaf & np.isnan(e.threshold) & (e.category_set < 0), "the threshold is NaN")
     refuse(leaf & ~np.isfinite(e.value).all(axis=1), "a leaf value is not finite", e.value)
     refuse(~np.isfinite(e.cover) | (e.cover < 0), "cover must be finite and not negative", e.cover)

@@ -15,6 +15,7 @@ from typing import Literal
 import numpy as np
 
 from ..errors import ModelError
+from .lookups import Lookup
 
 __all__ = ["LIGHTGBM_ZERO", "MAX_FEATURES", "Label", "RowFormat", "check_n_features"]
 
@@ -38,9 +39,9 @@ def check_n_features(n_features: int) -> None:
 class RowFormat:
     """How a row must look before a tree may read it.
 
-    A row becomes a vector of `dtype` numbers, one per feature. NaN means missing. A categorical
-    feature holds its category's code; whatever the model does not know is NaN, or a code that
-    is in no set.
+    A row becomes a vector of `dtype` numbers, one per feature, and behind them those of ``lookups``. NaN
+    means missing. A categorical feature holds its category's code; whatever the model does not know is NaN,
+    or a code that is in no set.
     """
 
     n_features: int
@@ -67,6 +68,9 @@ class RowFormat:
     #: Is a number found in a labelled column a code (LightGBM, XGBoost) or a label (the others)? And
     #: is a pandas categorical column without known labels its codes, or the labels themselves?
     numbers_are_codes: bool = True
+    #: Tables in which numbers are looked up for what some features hold together (CatBoost's statistics of
+    #: categories); each number is a column behind the features.
+    lookups: tuple[Lookup, ...] = ()
     #: May there be more columns, which no tree reads? So it is where a model does not say how many it has.
     takes_more: bool = False
 
@@ -82,6 +86,17 @@ class RowFormat:
         stray = [f for f in named if not 0 <= f < self.n_features]
         if stray:
             raise ModelError(f"Feature {stray[0]} is out of range: there are {self.n_features} features.")
+        for lookup in self.lookups:
+            by_hash = {*lookup.categories, *(match.column for match in lookup.equal)}
+            if (
+                not by_hash <= self.hashes.keys()
+                or not 0 <= lookup.columns[0] <= lookup.columns[-1] < self.n_features
+            ):
+                raise ModelError(
+                    f"A lookup reads the features {lookup.columns}; there are {self.n_features}, and hashes "
+                    f"of {sorted(self.hashes)}."
+                )
+        check_n_features(self.n_columns)
 
     def __eq__(self, other: object) -> bool:
         # By hand, because a missing_value of NaN is the same as another NaN.
@@ -90,6 +105,16 @@ class RowFormat:
         rest = [f.name for f in fields(self) if f.name != "missing_value"]
         same_missing = np.array_equal(self.missing_value, other.missing_value, equal_nan=True)
         return same_missing and all(getattr(self, name) == getattr(other, name) for name in rest)
+
+    @property
+    def n_columns(self) -> int:
+        """How many numbers the trees read of a row: its features, and what is looked up for them."""
+        return self.n_features + sum(lookup.n_numbers for lookup in self.lookups)
+
+    @cached_property
+    def sources(self) -> tuple[tuple[int, ...], ...]:
+        """The features behind each of the columns that are looked up."""
+        return tuple(lookup.columns for lookup in self.lookups for _ in range(lookup.n_numbers))
 
     def known_name(self, name: str) -> str:
         """The name by which the model knows a column: LightGBM writes underscores for spaces."""

@@ -1,7 +1,8 @@
 """What the user asks for and what the model says of its columns → the players of an explainer.
 
 There are two tables of columns: the one that a user's rows have, and the one that the trees read. They differ
-for a pipeline that is explained in raw columns; the players are the same.
+for a pipeline that is explained in raw columns, and for a model that looks numbers up for what several
+columns hold together. The players are the same, but for combinations whose values are divided among others.
 """
 
 from __future__ import annotations
@@ -17,6 +18,7 @@ from ..importers.pipelines.column_sources import Origins, trace
 from ..importers.pipelines.preprocessing import Preprocessing
 from ..model.ensemble import TreeEnsemble
 from ..rows.frames import is_numbering
+from .combinations import Features, combined_players, of_features, sources_of
 from .numbered_names import NumberedNames
 from .onehot import find_families, with_onehot
 from .players import Players, group_columns
@@ -40,6 +42,11 @@ class Assignment:
     tree_names: tuple[str, ...] | None
 
     @property
+    def divided(self) -> tuple[tuple[int, ...], ...]:
+        """The players among whom the value of each combination is divided; none if all are shown."""
+        return self.in_trees.combined if self.in_trees.is_divided else ()
+
+    @property
     def names(self) -> tuple[str, ...] | None:
         """The names of the players; None if they are made up."""
         return tuple(self.of_rows.names) if self.is_named or not self.of_rows.are_columns else None
@@ -56,6 +63,8 @@ def assign_players(
         return _in_tree_columns(groups, _names(feature_names, ensemble.n_features), ensemble)
     tree_names = preprocessing.feature_names()
     origins = trace(preprocessing.steps, ensemble.n_features)
+    if origins is not None and preprocessing.needs_model:
+        return _in_raw_columns(groups, feature_names, ensemble, origins, tree_names, may_combine=True)
     if origins is None:
         why = "a step of the pipeline does not say which columns it takes or makes"
     else:
@@ -75,7 +84,13 @@ def _in_tree_columns(
     names = ensemble.feature_names if names is None else names
     columns = NumberedNames(ensemble.n_features) if names is None else names
     players = replace(_grouped(groups, columns, ensemble, named=names is not None), note=note)
-    return Assignment(players, players, False, names is not None, None, names)
+    if not ensemble.row_format.lookups:
+        return Assignment(players, players, False, names is not None, None, names)
+    in_trees = players
+    if not isinstance(groups, Players):
+        in_trees = combined_players(players, _sources(groups, ensemble), is_divided=_is_divided(groups))
+    of_rows = of_features(in_trees, ensemble.n_features)
+    return Assignment(of_rows, in_trees, False, names is not None, None, names)
 
 
 def widened_assignment(assignment: Assignment, n_columns: int) -> Assignment:
@@ -95,12 +110,30 @@ def widened_assignment(assignment: Assignment, n_columns: int) -> Assignment:
     return replace(assignment, of_rows=wider, in_trees=wider)
 
 
+def _is_about_combinations(groups: Any) -> bool:
+    """Does it say what becomes of combinations, while columns are their own players?"""
+    return isinstance(groups, str) and groups in ("combinations", "categories")
+
+
+def _is_divided(groups: Any) -> bool:
+    """Are the values of combinations divided among their players, or shown?"""
+    return not (_is_about_combinations(groups) and groups == "combinations")
+
+
+def _sources(groups: Any, ensemble: TreeEnsemble) -> tuple[Features, ...]:
+    """The features behind each column that the trees read."""
+    of_categories = _is_about_combinations(groups) and groups == "categories"
+    return sources_of(ensemble.row_format, of_categories=of_categories)
+
+
 def _grouped(groups: Any, columns: Sequence[str], ensemble: TreeEnsemble, *, named: bool) -> Players:
-    if groups is None:
+    if groups is None or _is_about_combinations(groups):
         return Players.each(columns)
-    if isinstance(groups, Players):
-        if len(groups.of_column) != len(columns):
-            raise InputError(f"groups has {len(groups.of_column)} columns, the model has {len(columns)}.")
+    if isinstance(groups, Players):  # read from a file
+        if len(groups.of_column) != ensemble.n_columns:
+            raise InputError(
+                f"groups has {len(groups.of_column)} columns, the model has {ensemble.n_columns}."
+            )
         return groups
     if isinstance(groups, str) and groups == "onehot":
         if not named or is_numbering(columns):
@@ -143,10 +176,18 @@ def _in_raw_columns(
     ensemble: TreeEnsemble,
     origins: Origins,
     tree_names: tuple[str, ...] | None,
+    *,
+    may_combine: bool = False,
 ) -> Assignment:
+    """``may_combine`` says that a column made of several players' columns belongs to their combination."""
     names = _names(feature_names, origins.n_raw, "in raw columns") or origins.raw_names
     columns = NumberedNames(origins.n_raw) if names is None else names
-    if groups is None or (isinstance(groups, str) and groups == "onehot"):
+    if may_combine and isinstance(groups, str) and groups == "categories":
+        raise InputError(
+            "groups='categories' is not known of a model that reads texts or embeddings. Leave groups out: "
+            "combinations are divided among all columns that they read."
+        )
+    if groups is None or (isinstance(groups, str) and groups == "onehot") or _is_about_combinations(groups):
         of_rows = Players.each(columns)  # the fitted encoders say what is one-hot
     elif hasattr(groups, "transform"):
         raise InputError(
@@ -155,14 +196,22 @@ def _in_raw_columns(
     else:
         of_rows = group_columns(groups, columns, named=names is not None)
     mixed = _mixed(origins, of_rows.of_column)
-    if mixed is not None:
+    if mixed is not None and not may_combine:
         raise InputError(
             f"{_title(mixed, tree_names)} is made of the raw columns {_raw_titles(mixed, origins)}, which "
             f"are not all in one group. Put them into one, or name the columns that the last step reads."
         )
     known = tree_names or ensemble.feature_names
-    in_trees = _composed(origins, of_rows, known or NumberedNames(ensemble.n_features))
-    in_trees = with_onehot(in_trees, ensemble)
+    sources = [
+        tuple(sorted(frozenset().union(*(origins.sources[feature] for feature in features))))
+        for features in _sources(groups, ensemble)
+    ]
+    in_trees = combined_players(of_rows, sources, is_divided=_is_divided(groups))
+    looked_up = in_trees.column_names[ensemble.n_features :]
+    column_names = (*(known or NumberedNames(ensemble.n_features)), *looked_up)
+    in_trees = with_onehot(replace(in_trees, column_names=column_names), ensemble)
+    if not in_trees.is_divided:
+        of_rows = replace(of_rows, names=in_trees.names, combined=in_trees.combined)
     return Assignment(of_rows, in_trees, True, names is not None, origins.raw_names, known)
 
 

@@ -118,13 +118,13 @@ def _shorter(name: str) -> Iterator[str]:
 
 
 def _can_be_zero_or_one(ensemble: TreeEnsemble) -> npt.NDArray[np.bool_]:
-    """(n_features,) can a column hold nothing but 0 and 1, as far as its splits tell?"""
+    """(n_columns,) can a column hold nothing but 0 and 1, as far as its splits tell?"""
     threshold, missing_left = ensemble.threshold, ensemble.missing_left
     between = (threshold >= 0) & (threshold < 1)
     # Or a split that tells missing from known numbers: zeros that were left out of a sparse matrix.
     above = (threshold > _ABOVE_ONES) & (threshold < _ABOVE_ONES + 1e-4) & ~missing_left
     below = (threshold < _BELOW_ONES) & (threshold > _BELOW_ONES - 1e-4) & missing_left
     fits = (between | above | below) & (ensemble.category_set < 0)
-    can_be = np.ones(ensemble.n_features, dtype=np.bool_)
+    can_be = np.ones(ensemble.n_columns, dtype=np.bool_)
     can_be[ensemble.feature[~ensemble.is_leaf & ~fits]] = False
     return can_be

@@ -32,7 +32,7 @@ def table_of_players(table: Any, players: Players) -> Any:
     if not is_frame(table):
         array = table.toarray() if hasattr(table, "toarray") else np.asarray(table)
         shown = np.empty((len(array), players.n_players), dtype=object)
-        for player, columns in enumerate(players.columns):
+        for player, columns in enumerate(players.shown_columns):
             if not len(columns):
                 continue  # nothing to show of a raw column that a pipeline drops: None
             shown[:, player] = (
@@ -43,7 +43,7 @@ def table_of_players(table: Any, players: Players) -> Any:
 
     frame = nw.from_native(table, eager_only=True)
     made: dict[str, Any] = {}
-    for player, columns in enumerate(players.columns):
+    for player, columns in enumerate(players.shown_columns):
         own = [frame[:, int(column)] for column in columns]
         if len(own) > 1:
             block = np.stack([column.to_numpy().astype(object) for column in own], axis=1)
@@ -55,7 +55,7 @@ def table_of_players(table: Any, players: Players) -> Any:
 
 def _shown(players: Players, player: int, block: Array) -> Array:
     """(n_rows,) objects, from the (n_rows, n_columns) entries of a group."""
-    names = [players.column_names[column] for column in players.columns[player]]
+    names = [players.column_names[column] for column in players.shown_columns[player]]
     if player not in players.onehot:
         return _as_text(names, block)
     labels = category_labels(names) or names

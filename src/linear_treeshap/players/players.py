@@ -1,7 +1,8 @@
 """Columns → players: who is given a Shapley value.
 
 A player is one column or a group of them, which enters a coalition with all of its columns at once. Every
-column belongs to exactly one player; players are in the order of their first columns.
+column belongs to exactly one player; players are in the order of their first columns. Behind them are
+combinations, of which a model knows more than of their players one by one (`combinations.py`).
 """
 
 from __future__ import annotations
@@ -45,6 +46,10 @@ class Players:
     onehot: frozenset[int] = frozenset()
     #: Were the one-hot players found by name? Rows are checked then.
     is_guess: bool = False
+    #: The players that each combination is of; combinations are the last players, and may have no column.
+    combined: tuple[tuple[int, ...], ...] = ()
+    #: Is the value of a combination divided among its players?
+    is_divided: bool = False
     #: Why values are not given to what one would expect; empty if they are.
     note: str = ""
 
@@ -77,16 +82,26 @@ class Players:
         counts = np.bincount(self.of_column, minlength=self.n_players)
         return tuple(np.split(order, np.cumsum(counts)[:-1])) if self.n_players else ()
 
+    @cached_property
+    def shown_columns(self) -> tuple[Int32, ...]:
+        """(n_players,) the columns that a player is shown by: its own, or those of the players combined."""
+        n_own = self.n_players - len(self.combined)
+        combined = (np.concatenate([self.columns[part] for part in parts]) for parts in self.combined)
+        return (*self.columns[:n_own], *combined)
+
     @property
     def members(self) -> dict[str, tuple[str, ...]]:
         """The names of each player's columns."""
         return {
             name: tuple(self.column_names[column] for column in columns)
-            for name, columns in zip(self.names, self.columns, strict=True)
+            for name, columns in zip(self.names, self.shown_columns, strict=True)
         }
 
     def __repr__(self) -> str:
+        # Without a list of columns for each of what may be millions of players.
         n_columns_of = np.bincount(self.of_column, minlength=self.n_players)
+        for combination, parts in enumerate(self.combined, start=self.n_players - len(self.combined)):
+            n_columns_of[combination] = n_columns_of[list(parts)].sum()
 
         def title(player: int) -> str:
             n_columns = int(n_columns_of[player])
@@ -129,8 +144,8 @@ def group_columns(
         group_of = _group_of_label(list(groups), len(column_names))
     else:
         raise InputError(
-            f"groups must be a dictionary of group → columns, a label for each column, 'onehot', or a fitted "
-            f"transformer; got {groups!r}."
+            f"groups must be a dictionary of group → columns, a label for each column, 'onehot', "
+            f"'combinations', 'categories', or a fitted transformer; got {groups!r}."
         )
     return players_of_groups(group_of, column_names)
 

@@ -59,9 +59,17 @@ class UserRows:
 
     @classmethod
     def of(
-        cls, X: Any, ensemble: TreeEnsemble, preprocessing: Preprocessing | None, assignment: Assignment
+        cls,
+        X: Any,
+        ensemble: TreeEnsemble,
+        preprocessing: Preprocessing | None,
+        assignment: Assignment,
+        model: Any = None,
     ) -> UserRows:
-        """Match the columns of ``X`` with the model's; an InputError says what does not fit."""
+        """Match the columns of ``X`` with the model's; an InputError says what does not fit.
+
+        The ``model``, where it is at hand, reads containers of its library that we cannot.
+        """
         takes_strings = preprocessing is not None and preprocessing.takes_strings
         raw, is_one_row = (_strings(X), False) if takes_strings else as_table(X)
         shown = raw if preprocessing is None else preprocessing.transform(raw)
@@ -69,15 +77,15 @@ class UserRows:
         # One row is read as such: a column given by mistake is told from a row, and a row of a frame has lost
         # the types of its columns.
         is_itself = is_one_row and preprocessing is None
-        rows = read_rows(_one_row(X, raw) if is_itself else shown, ensemble)
+        rows = read_rows(_one_row(X, raw) if is_itself else shown, ensemble, model)
         order = None if rows.order is None else list(rows.order)
         if order is not None and order == list(range(ensemble.n_features)):
             order = None
         table = shown if rows.frame is None else rows.frame
         table = table if order is None else take_columns(table, order)
         if names is None and not isinstance(shown, np.ndarray) and not hasattr(shown, "tocsr"):
-            shown = rows[0 : rows.n_rows]  # a DMatrix or Pool cannot be cut or shown
-        user_rows = cls(rows, raw, table, shown, order, names, is_one_row, ensemble.n_features)
+            shown = None if rows.are_answers else rows[0 : rows.n_rows]  # a DMatrix or Pool cannot be cut
+        user_rows = cls(rows, raw, table, shown, order, names, is_one_row, ensemble.n_columns)
         user_rows = user_rows._in_raw_columns(assignment) if assignment.is_raw else user_rows
         return user_rows if assignment.of_rows.are_columns else user_rows._in_groups(assignment.of_rows)
 
@@ -85,7 +93,7 @@ class UserRows:
         """As `of` finds it for other models: columns as the user has them, if they are all there."""
         names, trained = column_names(self.raw), assignment.raw_names
         if names is None or trained is None:
-            return replace(self, shown=self.raw, order=None, names=names)
+            return replace(self, shown=None if self.is_container else self.raw, order=None, names=names)
         if set(names) != set(trained) or len(names) != len(trained):
             # A ColumnTransformer does without columns that it drops, and does not mind others.
             return replace(self, shown=_columns_named(self.raw, names, trained), order=None, names=trained)
@@ -132,9 +140,11 @@ class UserRows:
     def is_container(self) -> bool:
         """Is the table a DMatrix or Pool, which a library predicts as a whole?"""
         return (
-            not isinstance(self.table, np.ndarray)
-            and not is_frame(self.table)
-            and not hasattr(self.table, "tocsr")
+            not isinstance(
+                self.raw, (np.ndarray, list)
+            )  # a list of strings, for a pipeline that counts words
+            and not is_frame(self.raw)
+            and not hasattr(self.raw, "tocsr")
         )
 
     def to_show(self, feature_names: Sequence[str] | None) -> Any:

@@ -1,6 +1,6 @@
 """One column of the user's values → numbers.
 
-Labels of categories become codes, None and its like become NaN, and whatever is not a number is an
+Labels of categories become codes or hashes, None and its like become NaN, and whatever is not a number is an
 InputError that names the column and the value.
 """
 
@@ -77,10 +77,13 @@ def settled(row_format: RowFormat, kinds: Sequence[Kind], *, has_types: bool = T
 
 
 def codes_of_labels(labels: Sequence[Any], row_format: RowFormat, feature: int) -> Float64:
-    """The code of each label, in the model's order; a label that it does not know becomes NaN."""
+    """The code of each label, in the model's order; a label that it does not know becomes NaN.
+
+    Where the model knows hashes of labels only, it is the hash: codes are found when rows are read.
+    """
     try:
         if feature in row_format.hashes:
-            return _codes_of_hashed(labels, row_format, feature)
+            return _hashes(labels, row_format, feature)
         code_of: dict[Label, float] = {
             label: float(code) for code, label in enumerate(row_format.categories[feature])
         }
@@ -94,7 +97,7 @@ def codes_of_labels(labels: Sequence[Any], row_format: RowFormat, feature: int) 
 def codes_of_numbers(numbers: npt.NDArray[Any], row_format: RowFormat, feature: int) -> Float64:
     """As `codes_of_labels`, for an array of numbers that are labels; NaN stays NaN."""
     if feature in row_format.hashes:
-        return _codes_of_hashed([None if x != x else x for x in numbers.tolist()], row_format, feature)
+        return _hashes([None if x != x else x for x in numbers.tolist()], row_format, feature)
     known = row_format.categories[feature]
     numbers = numbers.astype(np.float64)
     pairs = sorted((float(label), code) for code, label in enumerate(known) if isinstance(label, Real))
@@ -111,19 +114,20 @@ def codes_of_numbers(numbers: npt.NDArray[Any], row_format: RowFormat, feature: 
     return np.where(labels[place] == numbers, codes[place], np.nan)
 
 
-def _codes_of_hashed(labels: Sequence[Any], row_format: RowFormat, feature: int) -> Float64:
-    """The code of each label that is known by its hash; None and labels not known become NaN."""
-    code_of = {known: float(code) for code, known in enumerate(row_format.hashes[feature])}
-    codes: dict[Any, float] = {None: np.nan}
-    for label in set(labels) - {None}:
+def _hashes(labels: Sequence[Any], row_format: RowFormat, feature: int) -> Float64:
+    """The hash of each label; None, NaN and NA become NaN."""
+    hash_of: dict[Any, float] = {}
+    for label in set(labels):
+        if is_missing(label):
+            hash_of[label] = np.nan
+            continue
         is_whole = isinstance(label, Real) and label % 1 == 0  # false of infinity
         if not isinstance(label, str) and not is_whole:
             raise InputError(
                 f"In {title(row_format, feature)}, a category must be text or a whole number, got {label!r}."
             )
-        text = label if isinstance(label, str) else str(int(label))
-        codes[label] = code_of.get(category_hash(text), np.nan)
-    return np.array([codes[label] for label in labels], dtype=np.float64)
+        hash_of[label] = category_hash(label if isinstance(label, str) else str(int(label)))
+    return np.array([hash_of[label] for label in labels], dtype=np.float64)
 
 
 def numbers_of_objects(values: Sequence[Any], row_format: RowFormat, feature: int) -> Float64:
@@ -132,6 +136,8 @@ def numbers_of_objects(values: Sequence[Any], row_format: RowFormat, feature: in
     A number is a label, and not a code, if the labels are numbers: a categorical column that loses its type,
     as in one row of a frame, becomes objects.
     """
+    if feature in row_format.hashes:
+        return codes_of_labels(values, row_format, feature)
     if has_labels(row_format, feature) and (
         not row_format.numbers_are_codes
         or labels_are_numbers(row_format, feature)

@@ -79,7 +79,10 @@ def column_names(table: Any) -> tuple[str, ...] | None:
 
 
 def frame_to_array(X: Any, row_format: RowFormat) -> tuple[Array, Any, list[int]]:
-    """The frame's numbers (n_rows, n_features) float32 or float64, the frame, and each feature's column."""
+    """The frame's numbers (n_rows, n_features) float32 or float64, the frame, and each feature's column.
+
+    Categories that the model knows by their hashes are these hashes.
+    """
     import narwhals.stable.v1 as nw
 
     native = as_frame(X)
@@ -96,7 +99,9 @@ def frame_to_array(X: Any, row_format: RowFormat) -> tuple[Array, Any, list[int]
             chosen = native if order == list(range(native.shape[1])) else native.iloc[:, order]
             array = np.ascontiguousarray(chosen.to_numpy(dtype=row_format.numpy_dtype))
         else:
-            array = np.empty((len(frame), row_format.n_features), dtype=row_format.numpy_dtype)
+            # A hash is no float32.
+            dtype = np.dtype(np.float64) if row_format.hashes else row_format.numpy_dtype
+            array = np.empty((len(frame), row_format.n_features), dtype=dtype)
             for feature, position in enumerate(order):
                 array[:, feature] = _numbers(frame[:, position], row_format, feature)
     return array, native, order

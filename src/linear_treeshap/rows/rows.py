@@ -17,6 +17,7 @@ from ..errors import InputError
 from ..model.row_format import LIGHTGBM_ZERO, RowFormat
 from .columns import Kind, codes_of_numbers, numbers_of_objects, settled
 from .frames import frame_to_array, is_frame, is_nameless_series
+from .lookups import with_lookups
 from .tables import pandas_index, refuse_records
 
 __all__ = ["Rows", "read_rows", "sparse_rows"]
@@ -26,10 +27,11 @@ Array = npt.NDArray[Any]
 
 @dataclass(eq=False)  # not frozen, as one is made for every single row that is served
 class Rows:
-    """The user's rows: ``rows[start:stop]`` is an array of shape (stop - start, n_features).
+    """The user's rows: ``rows[start:stop]`` is an array of shape (stop - start, n_columns).
 
-    The array is C-contiguous and of the model's dtype, NaN means missing, and a categorical
-    feature holds a code. It may be a view of the user's own array: read it, do not write to it.
+    The array is C-contiguous and of the model's dtype, NaN means missing, a categorical feature holds a
+    code, and what is looked up comes behind the features. It may be a view of the user's own array: read it,
+    do not write to it.
     """
 
     n_rows: int
@@ -38,6 +40,8 @@ class Rows:
     frame: Any = None
     #: The column of the frame that each feature was found in.
     order: Sequence[int] | None = None
+    #: Are the numbers not the user's own, but others that go the same way at every node?
+    are_answers: bool = False
 
     @property
     def row_labels(self) -> Any:
@@ -69,15 +73,17 @@ def read_rows(X: Any, row_format: RowFormat) -> Rows:
         return _dense_rows(X, row_format)
     if is_frame(X):
         array, frame, order = frame_to_array(X, row_format)
-        return Rows(len(array), _dense_reader(array, _without_labels(row_format)), frame, order)
+        return Rows(len(array), _coded_reader(array, row_format), frame, order)
     if hasattr(X, "tocsr"):
         return sparse_rows(X, row_format)
     return _dense_rows(X.to_numpy() if is_nameless_series(X) else X, row_format)
 
 
-def _without_labels(row_format: RowFormat) -> RowFormat:
-    """The format of rows whose labels have been turned into codes already."""
-    return replace(row_format, categories={}, hashes={}, frame_labels=())
+def _coded_reader(array: Array, row_format: RowFormat) -> Callable[[int, int], Array]:
+    """Slices of an array in which labels have been turned into codes, or into hashes, already."""
+    if row_format.hashes:
+        return _hashed_reader(array, row_format, lambda some, feature: some[:, feature])
+    return _dense_reader(array, replace(row_format, categories={}, frame_labels=()))
 
 
 # -- dense -------------------------------------------------------------------------------------------
@@ -95,7 +101,7 @@ def _dense_rows(X: Any, row_format: RowFormat) -> Rows:
             row_format = settled(row_format, kinds, has_types=False)
         numbers = [numbers_of_objects(column, row_format, f) for f, column in enumerate(columns)]
         array = np.stack(numbers, axis=1) if numbers else np.empty(array.shape)
-        row_format = _without_labels(row_format)
+        return Rows(len(array), _coded_reader(array, row_format))
     return Rows(len(array), _dense_reader(array, row_format))
 
 
@@ -135,6 +141,10 @@ def _check_width(width: int, row_format: RowFormat, one_row: bool = False) -> No
 
 def _dense_reader(array: Array, row_format: RowFormat) -> Callable[[int, int], Array]:
     """Slices of ``array`` as the format says, without a copy where nothing is to be done."""
+    if row_format.hashes:
+        return _hashed_reader(
+            array, row_format, lambda some, feature: codes_of_numbers(some[:, feature], row_format, feature)
+        )
     dtype = row_format.numpy_dtype
     changes = row_format.changes_numbers
     if array.dtype == dtype and array.flags.c_contiguous and not changes:
@@ -148,6 +158,19 @@ def _dense_reader(array: Array, row_format: RowFormat) -> Callable[[int, int], A
                 block = block.copy()
             _apply(block, array[start:stop], row_format)
         return block
+
+    return read
+
+
+def _hashed_reader(
+    array: Array, row_format: RowFormat, hashes_of: Callable[[Array, int], Array]
+) -> Callable[[int, int], Array]:
+    """Slices of ``array`` for a model that knows hashes of its categories."""
+
+    def read(start: int, stop: int) -> Array:
+        some = array[start:stop]
+        hashes = {feature: hashes_of(some, feature) for feature in row_format.hashes}
+        return with_lookups(some, hashes, row_format)
 
     return read
 

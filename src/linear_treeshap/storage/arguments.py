@@ -47,6 +47,11 @@ def keep(
             f"file cannot hold. Save an explainer of model_output='raw', and give the function to "
             f"TreeExplainer.load."
         )
+    if preprocessing is not None and preprocessing.needs_model:
+        raise InputError(
+            "The model reads texts or embeddings, which only its own library can turn into numbers: a file "
+            "without it could read no rows. Pickle the explainer, which keeps the model for that."
+        )
     if ensemble.feature_names is None and preprocessing is not None and assignment.tree_names:
         # The names that the pipeline gives its columns. Those a user gives are labels: they need not be the
         # names of the columns in a frame.

@@ -103,10 +103,10 @@ class Cells:
                 f"rows of cells have {numbers.shape[-1]} columns; the trees ask about {len(self.columns)}."
             )
         try:
-            rows = np.zeros((len(numbers), self._ensemble.n_features), dtype=self._dtype)
+            rows = np.zeros((len(numbers), self._ensemble.n_columns), dtype=self._dtype)
         except (MemoryError, ValueError) as error:
             raise FileFormatError(
-                f"{len(numbers):,} rows of {self._ensemble.n_features:,} columns do not fit into memory."
+                f"{len(numbers):,} rows of {self._ensemble.n_columns:,} columns do not fit into memory."
             ) from error
         for place, (column, members) in enumerate(zip(self.columns.tolist(), self.members, strict=True)):
             found = numbers[:, place]

@@ -98,8 +98,8 @@ def _compare(ensemble: TreeEnsemble, ours: Float64, theirs: Float64) -> None:
 def _made_rows(cells: Cells, ensemble: TreeEnsemble, missing: float) -> Array:
     """Rows whose cells are drawn at random; half of them have missing values, if there are to be any."""
     rng = np.random.default_rng(0)
-    n_rows = int(np.clip(_MOST_NUMBERS // max(1, ensemble.n_features), 1, _ROWS))
-    rows = np.zeros((n_rows, ensemble.n_features), dtype=ensemble.row_format.numpy_dtype)
+    n_rows = int(np.clip(_MOST_NUMBERS // max(1, ensemble.n_columns), 1, _ROWS))
+    rows = np.zeros((n_rows, ensemble.n_columns), dtype=ensemble.row_format.numpy_dtype)
     for column, members in zip(cells.columns.tolist(), cells.members, strict=True):
         rows[:, column] = rng.choice(members[np.isfinite(members)], n_rows)
         rows[::2, column] = np.where(rng.random(len(rows[::2])) < missing, np.nan, rows[::2, column])

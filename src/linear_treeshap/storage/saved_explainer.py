@@ -8,7 +8,7 @@ explainer that is made of it.
 from __future__ import annotations
 
 import os
-from dataclasses import dataclass, fields
+from dataclasses import dataclass, fields, replace
 from fractions import Fraction
 from numbers import Integral, Real
 from pathlib import Path
@@ -25,12 +25,14 @@ from ..players.players import Players
 from . import tensor_file
 from .cells import Cells
 from .fingerprint import Fingerprint, check_fingerprint
+from .saved_lookups import ARRAYS, arrays_of, plain_lookups, read_combined, read_lookups
 from .tensor_file import REMEDY, from_json, some, to_json
 
 __all__ = ["FORMAT_VERSION", "Explained", "SavedExplainer", "load", "read", "save", "write"]
 
-#: Raised by one whenever a reader of the version before would misread or refuse a file.
-FORMAT_VERSION = 2
+#: Raised by one whenever a reader of the version before would misread or refuse a file. A file has the lowest
+#: version that can hold it, so that older releases read what they can.
+FORMAT_VERSION = 3
 
 _FORMAT = "linear-treeshap"
 
@@ -61,7 +63,14 @@ _LAYOUT_2 = {
     "fingerprint": (_CELLS, 2),
     "fingerprint_predictions": ("F64", 2),
 }
-_VERSIONS = {"1": (_METADATA, _LAYOUT), "2": (_METADATA | {"explained"}, _LAYOUT_2)}
+#: Since version 3, for models that look numbers up.
+_METADATA_2 = _METADATA | {"explained"}
+_LAYOUT_3 = {**_LAYOUT_2, **ARRAYS}
+_VERSIONS = {
+    "1": (_METADATA, _LAYOUT),
+    "2": (_METADATA_2, _LAYOUT_2),
+    "3": (_METADATA_2 | {"lookups"}, _LAYOUT_3),
+}
 
 #: Python refuses to read longer whole numbers (older releases do so very slowly).
 _MAX_DIGITS = 4300
@@ -123,9 +132,10 @@ def save(ensemble: TreeEnsemble, path: str | os.PathLike[str]) -> None:
 def write(path: str | os.PathLike[str], saved: SavedExplainer) -> None:
     """Write all there is."""
     ensemble, players, explained = saved.ensemble, saved.players, saved.explained
+    lookups = ensemble.row_format.lookups
     metadata = {
         "format": _FORMAT,
-        "version": str(FORMAT_VERSION),
+        "version": "3" if lookups else "2",
         "row_format": to_json(_plain_row_format(ensemble.row_format)),
         "output_names": to_json(ensemble.output_names),
         "players": to_json(None if players is None else _plain_players(players)),
@@ -140,7 +150,10 @@ def write(path: str | os.PathLike[str], saved: SavedExplainer) -> None:
     arrays["fingerprint"] = no_rows if fingerprint is None else fingerprint.cells
     no_predictions = np.zeros((0, ensemble.n_outputs))
     arrays["fingerprint_predictions"] = no_predictions if fingerprint is None else fingerprint.predictions
-    tensor_file.write(Path(path), _LAYOUT_2, arrays, metadata)
+    if lookups:
+        metadata["lookups"] = to_json(plain_lookups(lookups))
+        arrays |= arrays_of(lookups)
+    tensor_file.write(Path(path), _VERSIONS[metadata["version"]][1], arrays, metadata)
 
 
 def load(path: str | os.PathLike[str]) -> TreeEnsemble:
@@ -158,9 +171,13 @@ def read(path: str | os.PathLike[str]) -> SavedExplainer:
     """Read all there is."""
     try:
         arrays, metadata = tensor_file.read(Path(path), _checked_metadata)
+        row_format = _row_format(from_json(metadata["row_format"], "row_format"), metadata["version"])
+        if "lookups" in metadata:
+            lookups = read_lookups(from_json(metadata["lookups"], "lookups"), arrays)
+            row_format = replace(row_format, lookups=lookups)
         ensemble = TreeEnsemble(
             **{name: arrays[name] for name in _LAYOUT},
-            row_format=_row_format(from_json(metadata["row_format"], "row_format"), metadata["version"]),
+            row_format=row_format,
             output_names=_names(from_json(metadata["output_names"], "output_names"), "output_names"),
         )
         players = _players(from_json(metadata["players"], "players"), ensemble)
@@ -178,7 +195,7 @@ def read(path: str | os.PathLike[str]) -> SavedExplainer:
 
 def _plain_row_format(row_format: RowFormat) -> dict[str, Any]:
     """A RowFormat in the types of JSON."""
-    plain = {f.name: getattr(row_format, f.name) for f in fields(row_format)}
+    plain = {f.name: getattr(row_format, f.name) for f in fields(row_format) if f.name != "lookups"}
     plain["n_features"] = int(row_format.n_features)
     plain["missing_value"] = repr(float(row_format.missing_value))  # JSON has no NaN
     plain["zero_is_missing"] = sorted(map(int, row_format.zero_is_missing))
@@ -203,13 +220,16 @@ def _plain_players(players: Players) -> dict[str, Any]:
         raise ModelError(
             "Several players are called the same, and cannot be saved. Pass other feature_names."
         )
-    return {
+    plain = {
         "of_column": players.of_column.tolist(),
         "names": list(players.names),
         "column_names": list(players.column_names),
         "onehot": sorted(players.onehot),
         "is_guess": players.is_guess,
     }
+    if players.combined:  # of a model that looks numbers up
+        plain |= {"combined": list(map(list, players.combined)), "is_divided": players.is_divided}
+    return plain
 
 
 def _plain_explained(explained: Explained) -> dict[str, Any]:
@@ -305,7 +325,7 @@ def _checked_metadata(found: Any) -> tuple[dict[str, str], tensor_file.Layout]:
 
 def _row_format(plain: Any, version: str) -> RowFormat:
     """The RowFormat that `_plain_row_format` wrote; types are checked here, meaning by RowFormat."""
-    expected = {f.name for f in fields(RowFormat)}
+    expected = {f.name for f in fields(RowFormat)} - {"lookups"}
     if version == "1" and isinstance(plain, dict) and "takes_more" not in plain:
         plain = {**plain, "takes_more": False}
     if not isinstance(plain, dict) or set(plain) != expected:
@@ -348,15 +368,24 @@ def _players(plain: Any, ensemble: TreeEnsemble) -> Players | None:
     if plain is None:
         return None
     expected = {"of_column", "names", "column_names", "onehot", "is_guess"}
-    if not isinstance(plain, dict) or set(plain) != expected or not isinstance(plain["is_guess"], bool):
+    if isinstance(plain, dict) and ensemble.row_format.lookups and "combined" in plain:
+        expected |= {"combined", "is_divided"}
+    if (
+        not isinstance(plain, dict)
+        or set(plain) != expected
+        or not all(isinstance(plain.get(flag, False), bool) for flag in ("is_guess", "is_divided"))
+    ):
         raise FileFormatError(f"players must have {some(expected)}, got {some(plain)}. {REMEDY}")
     names = _names(plain["names"], "names of players") or ()
     for key in ("of_column", "onehot"):
         if any(player >= len(names) for player in _features(plain[key], key)):
             raise FileFormatError(f"{key} must name one of the {len(names)} players. {REMEDY}")
     columns = _names(plain["column_names"], "names of columns") or ()
-    if {len(plain["of_column"]), len(columns)} != {ensemble.n_features}:
-        raise FileFormatError(f"players must have an entry for each of the {ensemble.n_features} columns.")
+    if {len(plain["of_column"]), len(columns)} != {ensemble.n_columns}:
+        raise FileFormatError(f"players must have an entry for each of the {ensemble.n_columns} columns.")
+    combined = read_combined(plain.get("combined", []), len(names))
+    if any(player >= len(names) - len(combined) for player in plain["of_column"][: ensemble.n_features]):
+        raise FileFormatError(f"a column of the rows must not belong to a combination. {REMEDY}")
     is_each = plain["of_column"] == list(range(len(names)))
     if len(set(names)) < len(names) and not is_each:
         raise FileFormatError(f"two players that are not columns are called the same. {REMEDY}")
@@ -370,6 +399,8 @@ def _players(plain: Any, ensemble: TreeEnsemble) -> Players | None:
         columns,
         onehot=frozenset(plain["onehot"]),
         is_guess=plain["is_guess"],
+        combined=combined,
+        is_divided=plain.get("is_divided", False),
     )
 
 

@@ -32,8 +32,10 @@ REMEDY = "Copy the file again, or save the model again."
 
 _DTYPES: dict[str, np.dtype[Any]] = {
     "I64": np.dtype("<i8"),
+    "U64": np.dtype("<u8"),
     "F64": np.dtype("<f8"),
     "I32": np.dtype("<i4"),
+    "F32": np.dtype("<f4"),
     "U16": np.dtype("<u2"),
     "U8": np.dtype("|u1"),
     "BOOL": np.dtype("|b1"),

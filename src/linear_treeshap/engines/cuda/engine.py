@@ -89,7 +89,7 @@ class DeviceEngine:
     @cached_property
     def _model(self) -> Model:
         program, ensemble = self.program, self.program.ensemble
-        player = np.arange(ensemble.n_features, dtype=np.int32)
+        player = np.arange(ensemble.n_columns, dtype=np.int32)
         if program.players is not None:
             player = program.players.of_column
         return Model.of(ensemble, player, self.n_players, program.index)

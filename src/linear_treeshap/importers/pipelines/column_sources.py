@@ -182,6 +182,11 @@ def _positions(columns: Any, names: Any, n_columns: int) -> Iterator[int]:
         yield from map(position, columns)
 
 
+def _answers(step: Any, inputs: Sources) -> Sources:
+    """A model that reads rows itself says which features are behind each column."""
+    return [frozenset[int]().union(*(inputs[feature] for feature in features)) for features in step.sources]
+
+
 def _union(step: Any, inputs: Sources) -> Sources:
     outputs: Sources = []
     for _, transformer in step.transformer_list:
@@ -195,6 +200,7 @@ def _pipeline(step: Any, inputs: Sources) -> Sources:
 
 
 _RULES: dict[str, Callable[[Any, Sources], Sources | None]] = {
+    "linear_treeshap.LeafReader": _answers,
     **dict.fromkeys(
         (
             "sklearn.Binarizer",

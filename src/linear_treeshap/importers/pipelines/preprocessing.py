@@ -1,7 +1,7 @@
 """The steps of a pipeline before its model: raw rows → the rows that the trees read.
 
 Searches and pipelines are followed as deep as they are nested. The steps are the user's own, already
-fitted; nothing here changes them.
+fitted; nothing here changes them. A model whose rows only its own library can read is a step more.
 """
 
 from __future__ import annotations
@@ -14,6 +14,7 @@ from typing import Any
 from ...errors import UnsupportedModelError
 from ...rows.frames import column_names
 from ...rows.tables import take_columns
+from .. import IMPORTERS, importer_of
 
 __all__ = ["Preprocessing", "preprocessing_of", "unwrap"]
 
@@ -28,6 +29,11 @@ class Preprocessing:
     def takes_strings(self) -> bool:
         """Does the first step count words, so that a row is a string and not a row of columns?"""
         return hasattr(self.steps[0], "build_analyzer")
+
+    @property
+    def needs_model(self) -> bool:
+        """Is the model itself needed to read rows, so that a file without it could read none?"""
+        return any(getattr(step, "needs_model", False) for step in self.steps)
 
     def transform(self, table: Any) -> Any:
         """The table after all steps; columns of a frame may come in any order."""
@@ -54,8 +60,11 @@ def preprocessing_of(model: Any) -> Preprocessing | None:
     UnsupportedModelError
         A step before the last cannot transform rows.
     """
-    steps = tuple(step for layer in _layers(model) for step in _transformers(layer))
-    return Preprocessing(steps) if steps else None
+    steps = [step for layer in _layers(model) for step in _transformers(layer)]
+    inside = unwrap(model)
+    if _is_of_a_library(inside) and hasattr(importer := importer_of(inside), "reader"):
+        steps += [found] if (found := importer.reader(inside)) is not None else []
+    return Preprocessing(tuple(steps)) if steps else None
 
 
 def unwrap(model: Any) -> Any:
@@ -66,6 +75,12 @@ def unwrap(model: Any) -> Any:
     """
     *_, inside = _layers(model)
     return inside
+
+
+def _is_of_a_library(model: Any) -> bool:
+    """Is this a model of a class that some module of ours reads, and no file or ensemble?"""
+    names = (f"{base.__module__.partition('.')[0]}.{base.__qualname__}" for base in type(model).__mro__)
+    return any(name in IMPORTERS for name in names)
 
 
 def _layers(model: Any) -> Iterator[Any]:
