@@ -88,7 +88,7 @@ def run(args: argparse.Namespace) -> None:
 def _ours(ensemble: TreeEnsemble, ready: Array) -> tuple[list[dict[str, Any]], Array]:
     """Every kernel on one thread, then the best one on all; and the values."""
     found = []
-    values = np.empty((len(ready), ensemble.n_features, ensemble.n_outputs))
+    values = np.empty((len(ready), ensemble.n_columns, ensemble.n_outputs))
     cases = [(kernel, 1) for kernel in reversed(kernels())]
     if available_cpus() > 1:
         cases.append((kernels()[0], available_cpus()))
@@ -163,10 +163,10 @@ def _given_rows(model: models.Model, args: argparse.Namespace) -> Array:
 
 
 def _made_rows(ensemble: TreeEnsemble, n_rows: int) -> Array:
-    """Rows that go both ways everywhere: of each feature, its own thresholds and codes, each a little off."""
+    """Rows that go both ways everywhere: of each column, its own thresholds and codes, each a little off."""
     rng = np.random.default_rng(0)
-    n_rows = max(1, min(n_rows, _MADE_NUMBERS // max(1, ensemble.n_features)))
-    made = rng.normal(size=(n_rows, ensemble.n_features))
+    n_rows = max(1, min(n_rows, _MADE_NUMBERS // max(1, ensemble.n_columns)))
+    made = rng.normal(size=(n_rows, ensemble.n_columns))
     for feature in np.unique(ensemble.feature[~ensemble.is_leaf]).tolist():
         nodes = ensemble.feature == feature
         codes = np.flatnonzero(nodes & (ensemble.category_set >= 0))

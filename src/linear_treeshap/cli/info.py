@@ -9,6 +9,7 @@ from typing import Any
 import numpy as np
 
 from ..explainer import TreeExplainer
+from ..model.ensemble import TreeEnsemble
 from . import models
 
 __all__ = ["add_to"]
@@ -43,7 +44,7 @@ def run(args: argparse.Namespace) -> None:
         "depth": ensemble.depth,
         "features": ensemble.n_features,
         "feature_names": None if names is None else list(names),
-        "categorical_features": len({*ensemble.feature[ensemble.category_set >= 0].tolist()}),
+        "categorical_features": _n_categorical(ensemble),
         "number_type": ensemble.row_format.dtype,
         "outputs": ensemble.n_outputs,
         "output_names": None if ensemble.output_names is None else list(ensemble.output_names),
@@ -56,6 +57,12 @@ def run(args: argparse.Namespace) -> None:
         return
     for label, fact in facts.items():
         print(f"{label.replace('_', ' '):<22}{_shown(fact)}")
+
+
+def _n_categorical(ensemble: TreeEnsemble) -> int:
+    """How many features are read as categories, one by one or by what is looked up for them."""
+    looked_up = (feature for lookup in ensemble.row_format.lookups for feature in lookup.categories)
+    return len({*ensemble.feature[ensemble.category_set >= 0].tolist(), *looked_up})
 
 
 def _base_values(explainer: TreeExplainer) -> list[float] | None:
