@@ -92,9 +92,9 @@ class TreeExplainer:
         column, "onehot" for families of one-hot columns found by their names (``city_Rome``, ``city=Rome``),
         or the fitted transformer that made the model's columns. Other columns are their own players. The
         values are the exact Shapley values of that game, not sums of the columns' values. Where a model reads
-        several columns as one (CatBoost's combinations of categories), what their combination gets is
-        divided equally among them; "combinations" shows it as a player of its own, and "categories" leaves
-        out columns that are not categories, as CatBoost's own values do.
+        several columns as one (CatBoost's combinations), what their combination gets is divided equally
+        among its categories, as CatBoost's own values are; "columns" divides it among all columns that it
+        reads, and "combinations" shows it as a player of its own.
     data_weights
         What each background row counts for; by default all count the same.
     n_jobs

@@ -23,9 +23,9 @@ N_COMPARED = 4
 Values = npt.NDArray[np.float64]
 
 
-def values_and_expected(model: Any, X: Any, groups: Any = None) -> Values:
+def values_and_expected(model: Any, X: Any) -> Values:
     """(n_rows, n_features + 1, n_outputs) by the definition, the expected value last."""
-    explainer = TreeExplainer(model, groups=groups)
+    explainer = TreeExplainer(model)
     ensemble = explainer.ensemble
     rows = read_rows(X, ensemble.row_format)
     values = values_by_definition(explainer, rows[0 : rows.n_rows])
@@ -89,7 +89,7 @@ def test_values_equal_those_of_catboost(name: str) -> None:
     X = model.to_input(model.rows[:N_COMPARED])
     pool = catboost.Pool(X, cat_features=model.model.get_cat_feature_indices())
     theirs = model.model.get_feature_importance(pool, "ShapValues")
-    assert_equal_values(theirs, values_and_expected(model.model, X, groups="categories"), 1e-12)
+    assert_equal_values(theirs, values_and_expected(model.model, X), 1e-12)
 
 
 @pytest.mark.parametrize("grow_policy", ["Depthwise", "Lossguide"])

@@ -102,11 +102,11 @@ def test_predictions_are_catboost_s_to_the_last_bits(parameters: dict[str, Any])
     np.testing.assert_allclose(ensemble.predict(rows[0 : len(X)])[:, 0], model.predict(X), rtol=0, atol=1e-13)
 
 
-def test_values_are_catboost_s_where_a_combination_is_of_its_categories(model: Any) -> None:
-    """CatBoost gives nothing to a number that is asked for in a combination; else its rule is ours."""
+def test_values_are_catboost_s(model: Any) -> None:
+    """Which give nothing to a number that is asked about in a combination."""
     X = frame(200, seed=3)
     theirs = own_values(model, X)
-    explainer = TreeExplainer(model, groups="categories")
+    explainer = TreeExplainer(model)
     np.testing.assert_allclose(
         explainer.shap_values(X), theirs[:, :-1], rtol=0, atol=1e-12 * np.abs(theirs).max()
     )
@@ -114,8 +114,8 @@ def test_values_are_catboost_s_where_a_combination_is_of_its_categories(model: A
 
 
 @pytest.mark.parametrize("loss", ["RMSE", "MultiClass"])
-def test_values_are_catboost_s_where_combinations_ask_for_no_numbers(loss: str) -> None:
-    """There the default is CatBoost's too."""
+def test_all_columns_of_a_combination_are_its_categories_where_it_asks_for_no_numbers(loss: str) -> None:
+    """Then both rules are CatBoost's."""
     columns = ["city", "size"]
     X = frame()[columns].assign(city=lambda X: X["city"].str[-1])
     odd = (X["city"].astype(int) + X["size"]) % 2
@@ -126,8 +126,9 @@ def test_values_are_catboost_s_where_combinations_ask_for_no_numbers(loss: str) 
     pool = catboost.Pool(X, cat_features=columns)
     theirs = model.get_feature_importance(pool, type="ShapValues")[..., :-1]
     theirs = theirs if theirs.ndim == 2 else theirs.transpose(0, 2, 1)
-    ours = TreeExplainer(model).shap_values(X)
-    np.testing.assert_allclose(ours, theirs, rtol=0, atol=1e-12 * np.abs(theirs).max())
+    for groups in (None, "columns"):
+        ours = TreeExplainer(model, groups=groups).shap_values(X)
+        np.testing.assert_allclose(ours, theirs, rtol=0, atol=1e-12 * np.abs(theirs).max())
 
 
 def test_values_are_those_of_the_definition(explainer: TreeExplainer) -> None:
@@ -137,7 +138,7 @@ def test_values_are_those_of_the_definition(explainer: TreeExplainer) -> None:
     np.testing.assert_allclose(explainer.shap_values(X), exact, rtol=0, atol=1e-12 * np.abs(exact).max())
 
 
-def test_combinations_can_be_seen(explainer: TreeExplainer, model: Any) -> None:
+def test_combinations_can_be_seen(model: Any) -> None:
     X = frame(50, seed=5)
     apart = TreeExplainer(model, groups="combinations")
     players = apart.players
@@ -150,7 +151,9 @@ def test_combinations_can_be_seen(explainer: TreeExplainer, model: Any) -> None:
     for place, name in enumerate(players.names[5:], start=5):
         members = [list(X.columns).index(member) for member in players.members[name]]
         divided[:, members] += explanation.values[:, [place]] / len(members)
-    np.testing.assert_allclose(explainer.shap_values(X), divided, rtol=0, atol=1e-12)
+    among_columns = TreeExplainer(model, groups="columns").shap_values(X)
+    np.testing.assert_allclose(among_columns, divided, rtol=0, atol=1e-12)
+    assert np.abs(TreeExplainer(model).shap_values(X) - divided).max() > 1e-3  # numbers have their share
 
 
 def test_a_group_of_all_columns_of_a_combination_is_exact(model: Any) -> None:
@@ -199,7 +202,7 @@ def test_sets_of_divided_combinations_are_refused(explainer: TreeExplainer, mode
     assert TreeExplainer(model, groups="combinations").interactions(X).order == 2
 
 
-@pytest.mark.parametrize("groups", [None, "combinations", "categories", {"place": ["city", "size"]}], ids=str)
+@pytest.mark.parametrize("groups", [None, "combinations", "columns", {"place": ["city", "size"]}], ids=str)
 @pytest.mark.parametrize("has_background", [False, True])
 def test_a_saved_explainer_gives_the_same_bits(
     groups: Any, has_background: bool, model: Any, tmp_path: Path

@@ -29,6 +29,7 @@ _MUST_AGREE = {
     "categories": "the labels of categories",
     "frame_labels": "the labels of categories",
     "hashes": "the labels of categories",
+    "lookups": "the statistics of categories",
 }
 
 

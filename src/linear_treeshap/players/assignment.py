@@ -112,7 +112,7 @@ def widened_assignment(assignment: Assignment, n_columns: int) -> Assignment:
 
 def _is_about_combinations(groups: Any) -> bool:
     """Does it say what becomes of combinations, while columns are their own players?"""
-    return isinstance(groups, str) and groups in ("combinations", "categories")
+    return isinstance(groups, str) and groups in ("combinations", "columns")
 
 
 def _is_divided(groups: Any) -> bool:
@@ -121,9 +121,8 @@ def _is_divided(groups: Any) -> bool:
 
 
 def _sources(groups: Any, ensemble: TreeEnsemble) -> tuple[Features, ...]:
-    """The features behind each column that the trees read."""
-    of_categories = _is_about_combinations(groups) and groups == "categories"
-    return sources_of(ensemble.row_format, of_categories=of_categories)
+    """The features behind each column that the trees read; unless it is asked for, as CatBoost counts them."""
+    return sources_of(ensemble.row_format, of_categories=groups is None)
 
 
 def _grouped(groups: Any, columns: Sequence[str], ensemble: TreeEnsemble, *, named: bool) -> Players:
@@ -182,11 +181,6 @@ def _in_raw_columns(
     """``may_combine`` says that a column made of several players' columns belongs to their combination."""
     names = _names(feature_names, origins.n_raw, "in raw columns") or origins.raw_names
     columns = NumberedNames(origins.n_raw) if names is None else names
-    if may_combine and isinstance(groups, str) and groups == "categories":
-        raise InputError(
-            "groups='categories' is not known of a model that reads texts or embeddings. Leave groups out: "
-            "combinations are divided among all columns that they read."
-        )
     if groups is None or (isinstance(groups, str) and groups == "onehot") or _is_about_combinations(groups):
         of_rows = Players.each(columns)  # the fitted encoders say what is one-hot
     elif hasattr(groups, "transform"):
