@@ -2,21 +2,19 @@
 
 from __future__ import annotations
 
-from importlib import import_module
-from types import TracebackType
+import sys
+from types import ModuleType, TracebackType
 from typing import Any
 
+from ..errors import MissingDependencyError
 from ..views.plots import require_shap
 
 __all__ = ["Patch", "patch_shap"]
 
-#: Where shap and its users look the class up.
-_PLACES = (
-    ("shap", "TreeExplainer"),
-    ("shap.explainers", "TreeExplainer"),
-    ("shap.explainers", "Tree"),
-)
-
+#: Until then shap gave lists of arrays where there are several outputs, which are not what we return.
+_OLDEST = (0, 45)
+#: Modules that must keep shap's own classes: where these are defined, which is where pickles look for them.
+_KEEP = ("shap.explainers._tree", "shap.explainers._gpu_tree")
 
 #: The patches in force, and what was there before the first of them.
 _in_force: list[Patch] = []
@@ -30,14 +28,12 @@ class Patch:
     """
 
     def __init__(self) -> None:
-        require_shap()
-        from .shap_explainer import TreeExplainer
+        _require_new(require_shap().__version__)
+        from . import shap_explainer
 
         if not _in_force:
-            for module_name, name in _PLACES:
-                module = import_module(module_name)
-                _before.append((module, name, getattr(module, name)))
-                setattr(module, name, TreeExplainer)
+            for ours in (shap_explainer.TreeExplainer, shap_explainer.GPUTreeExplainer):
+                _put_in_place(ours, ours._shap_class)
         _in_force.append(self)
 
     def undo(self) -> None:
@@ -46,8 +42,8 @@ class Patch:
             return
         _in_force.remove(self)
         while _before and not _in_force:
-            module, name, original = _before.pop()
-            setattr(module, name, original)
+            owner, name, original = _before.pop()
+            setattr(owner, name, original)
 
     def __enter__(self) -> Patch:
         return self
@@ -61,10 +57,18 @@ class Patch:
 def patch_shap() -> Patch:
     """Make ``shap.TreeExplainer`` and ``shap.Explainer(tree_model)`` use this library.
 
-    Results are shap's own objects and shapes. What is not supported here (tree_limit, outputs
-    that are no function of one raw output, unknown models) is left to shap, and the logger
-    "linear_treeshap" says so at level INFO. Call it before other libraries do
-    ``from shap import TreeExplainer``.
+    So do modules that did ``from shap import TreeExplainer`` earlier, classes that were derived from it, and
+    ``shap.GPUTreeExplainer``, which uses a GPU where there is one. Results are shap's own objects, shapes and
+    numbers; that includes its choice of 100 background rows where more are given. ``approximate=True`` gives
+    exact values. ``save`` and ``shap.Explainer.load`` write and read a file of this library's. What is not
+    supported here (outputs that are no function of one raw output, unknown models, rows in a container that
+    does not give them back) is left to shap. The logger "linear_treeshap" says at level INFO what was left to
+    shap, and when rows were chosen.
+
+    Raises
+    ------
+    MissingDependencyError
+        shap is not installed, or older than 0.45, whose results had other shapes.
 
     Examples
     --------
@@ -83,3 +87,33 @@ def patch_shap() -> Patch:
     'shap.explainers._tree'
     """
     return Patch()
+
+
+def _require_new(version: str) -> None:
+    numbers = tuple(int(part) for part in version.split(".")[:2] if part.isdigit())
+    if numbers < _OLDEST:
+        raise MissingDependencyError(
+            f"patch_shap needs shap 0.45 or newer, and {version} is installed: until then results had other "
+            f"shapes, which programs written for it expect. Run: pip install 'shap>=0.45', or use "
+            f"linear_treeshap.TreeExplainer itself."
+        )
+
+
+def _put_in_place(ours: type, original: type) -> None:
+    """Wherever a module has shap's class, and wherever a class is derived from it, is ours from now on."""
+    for name, module in list(sys.modules.items()):
+        if not isinstance(module, ModuleType) or name in _KEEP or name == ours.__module__:
+            continue
+        for key, value in list(module.__dict__.items()):
+            if value is original:
+                _set(module, key, ours)
+    derived: Any
+    for derived in original.__subclasses__():
+        if derived.__module__ not in (*_KEEP, ours.__module__):
+            bases = tuple(ours if base is original else base for base in derived.__bases__)
+            _set(derived, "__bases__", bases)
+
+
+def _set(owner: Any, name: str, value: Any) -> None:
+    _before.append((owner, name, getattr(owner, name)))
+    setattr(owner, name, value)

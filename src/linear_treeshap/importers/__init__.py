@@ -16,7 +16,8 @@ and those of which there is something to say
 - ``read_rows(X, ensemble, model)``: the rows in the library's own containers; the model is None if it is not
   at hand;
 - ``reader(model)``: what turns rows into those that the trees read, where only the library can; or None;
-- ``own_values(path)``: its release and its own Shapley values of a file's model, to be compared with.
+- ``own_values(path)``: its release and its own Shapley values of a file's model, to be compared with;
+- ``trees_of_limit(model, ensemble, limit)``: the trees of shap's tree_limit, where that counts something else.
 """
 
 from __future__ import annotations

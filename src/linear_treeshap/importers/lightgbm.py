@@ -34,6 +34,7 @@ __all__ = [
     "raw_prediction",
     "read_file",
     "to_ensemble",
+    "trees_of_limit",
 ]
 
 Array = npt.NDArray[Any]
@@ -79,6 +80,15 @@ def own_values(path: str) -> tuple[str, Callable[[Array], Any]]:
 
     booster = lightgbm.Booster(model_file=path)
     return lightgbm.__version__, lambda rows: booster.predict(rows, pred_contrib=True, num_threads=1)
+
+
+def trees_of_limit(model: Any, ensemble: TreeEnsemble, limit: int) -> int | None:
+    """How many trees shap's tree_limit means, which are rounds here; None beyond those of the ensemble, and
+    for a random forest, which is averaged over fewer trees."""
+    booster = _booster(model)
+    n_trees = limit * booster.num_model_per_iteration()
+    is_average = "average_output" in _header(booster.model_to_string(num_iteration=1))
+    return None if is_average or n_trees > ensemble.n_trees else n_trees
 
 
 def predicts_raw(model: Any) -> bool:

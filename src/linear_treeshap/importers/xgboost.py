@@ -46,6 +46,7 @@ __all__ = [
     "read_file",
     "read_rows",
     "to_ensemble",
+    "trees_of_limit",
 ]
 
 Array = npt.NDArray[Any]
@@ -107,6 +108,16 @@ def own_values(path: str) -> tuple[str, Callable[[Array], Any]]:
         return booster.predict(matrix, pred_contribs=True)
 
     return xgboost.__version__, explain
+
+
+def trees_of_limit(model: Any, ensemble: TreeEnsemble, limit: int) -> int | None:
+    """How many trees shap's tree_limit means: whole rounds, none of which is all of them; None beyond
+    these."""
+    booster = _fitted_booster(model) if hasattr(model, "get_booster") else model
+    n_rounds = _best_rounds(booster) if hasattr(model, "get_booster") else 0
+    per_round = max(ensemble.n_trees // max(n_rounds or booster.num_boosted_rounds(), 1), 1)
+    n_trees = limit // per_round * per_round
+    return n_trees if n_trees <= ensemble.n_trees else None
 
 
 def predicts_raw(model: Any) -> bool:
