@@ -103,6 +103,9 @@ class TreeExplainer:
         Where path-dependent values are computed: "cpu"; "cuda" or "cuda:1", a GPU of NVIDIA's, which needs
         CuPy; or "auto", a GPU where there is one and enough rows. What a GPU does not compute yet,
         interactions and values against background rows, is computed by the CPU.
+    link, linearize_link
+        Accepted for programs written for shap, which does nothing with them: ``model_output`` says which
+        output is explained.
 
     Examples
     --------
@@ -143,6 +146,8 @@ class TreeExplainer:
         data_weights: Any = None,
         n_jobs: int | None = None,
         device: str = "cpu",
+        link: Any = None,
+        linearize_link: Any = None,
     ) -> None:
         self.feature_perturbation = perturbation_of(feature_perturbation, data, data_weights)
         self.data = data.rows if isinstance(data, Background) else data
@@ -239,6 +244,7 @@ class TreeExplainer:
         y: Any = None,
         interactions: bool = False,
         check_additivity: bool | float = True,
+        approximate: bool = False,
     ) -> Explanation:
         """Explain the rows ``X``; see `shap_values`. ``y`` is needed for "log_loss" only.
 
@@ -272,6 +278,7 @@ class TreeExplainer:
         X: Any,
         y: Any = None,
         tree_limit: int | None = None,
+        approximate: bool = False,
         check_additivity: bool | float = True,
         *,
         out: npt.NDArray[np.floating] | None = None,
@@ -291,6 +298,9 @@ class TreeExplainer:
         tree_limit
             Explain the first trees only; None, 0 and -1 for all. Trees are counted, not rounds: a round of
             boosting has a tree for each of several classes.
+        approximate
+            Accepted for programs written for shap: values are exact either way, and an approximation would
+            take no less time.
         check_additivity
             True makes two comparisons, within rounding; a number is the largest difference that both allow;
             False makes none. First, the values of every row, with the expected value, against the prediction

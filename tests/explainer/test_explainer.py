@@ -515,3 +515,13 @@ def test_compiled_trees_predict_as_node_by_node(name: str) -> None:
     np.testing.assert_allclose(program.predict(rows), expected, rtol=1e-12, atol=1e-12)
     one_by_one = np.concatenate([program.predict(rows[i : i + 1]) for i in range(len(rows))])
     np.testing.assert_array_equal(one_by_one, program.predict(rows))
+
+
+def test_arguments_of_shap_s_that_change_nothing_are_accepted() -> None:
+    """In its order: X, y, tree_limit, approximate, check_additivity."""
+    model = zoo.load("sklearn_random_forest_regressor")
+    plain = TreeExplainer(model.model)
+    explainer = TreeExplainer(model.model, link=None, linearize_link=True)
+    expected = plain.shap_values(model.rows)
+    np.testing.assert_array_equal(explainer.shap_values(model.rows, None, None, True, False), expected)
+    np.testing.assert_array_equal(explainer(model.rows, approximate=True).values, expected)

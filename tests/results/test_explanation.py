@@ -2,8 +2,10 @@
 
 from __future__ import annotations
 
+import copy
 import dataclasses
 import pickle
+import sys
 from typing import Any
 
 import numpy as np
@@ -368,3 +370,62 @@ def test_six_lines_from_a_model_to_a_frame(name: str, library: str) -> None:
     for e in (explanation, explanation[0], explanation[:, 0]):
         assert isinstance(e.to_frame(), frames.DataFrame)
     assert len(explanation.importance()) == model.rows.shape[1]
+
+
+# -- as shap's own -----------------------------------------------------------------------------------
+
+
+def _plain() -> Explanation:
+    return Explanation(np.array([[0.5, -2.0], [0.25, 1.0]]), base_values=3.0, feature_names=("age", "smoker"))
+
+
+def test_an_explanation_passes_for_shap_s_and_for_ours() -> None:
+    shap = pytest.importorskip("shap")
+    e = _plain()
+    assert isinstance(e, shap.Explanation)
+    assert isinstance(e, Explanation)
+    assert type(e) is Explanation
+
+
+def test_what_only_shap_s_has_is_shap_s() -> None:
+    shap = pytest.importorskip("shap")
+    e = _plain()
+    assert type(e.abs) is shap.Explanation
+    np.testing.assert_array_equal(e.abs.mean(0).values, [0.375, 1.5])
+    assert e.display_data is None
+    assert len(e.sample(1)) == 1
+    assert set(e.cohorts(["x", "y"]).cohorts) == {"x", "y"}
+    assert not hasattr(e, "no_such_attribute")
+
+
+def test_a_single_feature_has_a_name_as_in_shap() -> None:
+    assert _plain()[:, "age"].feature_names == "age"
+    assert _plain()[:, ["age"]].feature_names == ("age",)
+    assert _plain()[:, "age"].importance()["feature"].tolist() == ["age"]
+    assert _plain()[0, "age"].to_frame("long")["feature"].tolist() == ["age"]
+
+
+def test_without_shap_an_explanation_is_itself(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setitem(sys.modules, "shap", None)
+    assert _plain().__class__ is Explanation
+    with pytest.raises(AttributeError, match=r"'mean' is shap's.*linear-treeshap\[plots\]"):
+        _plain().mean(0)
+
+
+def test_copies_and_pickles_are_whole_whether_shap_is_there_or_not(monkeypatch: pytest.MonkeyPatch) -> None:
+    pytest.importorskip("shap")
+    for _ in range(2):
+        for again in (pickle.loads(pickle.dumps(_plain())), copy.copy(_plain()), copy.deepcopy(_plain())):
+            assert type(again) is Explanation
+            np.testing.assert_array_equal(again.values, _plain().values)
+            assert again.feature_names == ("age", "smoker")
+        monkeypatch.setitem(sys.modules, "shap", None)
+
+
+def test_numpy_s_functions_see_the_values() -> None:
+    """They would call shap's methods of the same names."""
+    e = _plain()
+    assert np.mean(e) == e.values.mean()
+    np.testing.assert_array_equal(np.max(e, axis=0), [0.5, 1.0])
+    np.testing.assert_array_equal(np.abs(e), np.abs(e.values))
+    assert np.stack([e, e]).shape == (2, 2, 2)

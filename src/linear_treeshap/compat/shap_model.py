@@ -26,8 +26,8 @@ _ARRAYS = frozenset(
     {
         "base_offset", "cat_feature_indices", "children_default", "children_left", "children_right",
         "features", "fully_defined_weighting", "get_transform", "internal_dtype", "max_depth",
-        "node_sample_weight", "num_nodes", "num_stacked_models", "threshold_types", "thresholds", "tree_limit",
-        "trees", "values",
+        "node_sample_weight", "num_nodes", "num_stacked_models", "threshold_types", "thresholds",
+        "tree_limit", "trees", "values",
     }
 )  # fmt: skip
 

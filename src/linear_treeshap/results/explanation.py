@@ -1,14 +1,16 @@
 """Explanation: the values of some rows, with everything needed to read them.
 
-It is made by an explainer, is cut like an array but by names too, and turns into data frames, pictures
-and shap's own objects. It never changes.
+It is made by an explainer, is cut like an array but by names too, and turns into data frames and pictures. It
+never changes. Where shap is loaded it passes for a ``shap.Explanation``: shap's plots draw it, and what only
+shap's has (``abs``, ``mean``, ``cohorts`` and others) is shap's answer for the same values.
 """
 
 from __future__ import annotations
 
 import os
+import sys
 from collections.abc import Sequence
-from dataclasses import dataclass, replace
+from dataclasses import dataclass, fields, replace
 from functools import cached_property
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Literal
@@ -32,6 +34,16 @@ if TYPE_CHECKING:
 __all__ = ["Explanation"]
 
 Array = npt.NDArray[Any]
+
+#: What shap's Explanation has and ours has not: asked of `Explanation.to_shap`.
+_OF_SHAP = frozenset(
+    {
+        "abs", "argsort", "clustering", "cohorts", "compute_time", "display_data", "error_std", "flip",
+        "hclust", "hierarchical_values", "hstack", "identity", "instance_names", "lower_bounds",
+        "main_effects", "max", "mean", "min", "op_history", "output_indexes", "percentile", "sample", "sum",
+        "upper_bounds",
+    }
+)  # fmt: skip
 
 
 @dataclass(frozen=True, eq=False, repr=False)
@@ -64,14 +76,16 @@ class Explanation:
     base_values: Any  # an array with one dimension per axis but "feature"; less is broadcast
     #: The rows as the user gave them, with the columns of ``feature_names``; `data` is their array.
     table: Any = None
-    feature_names: tuple[str, ...] = None  # type: ignore[assignment]  # default: "Feature 0", …
+    #: Default: "Feature 0", …; where a single feature was chosen, its name, as in shap.
+    feature_names: Any = None
     output_names: tuple[str, ...] = None  # type: ignore[assignment]  # default: "Output 0", …
     #: The labels of the rows, if they came from pandas.
     index: Any = None
     #: What the dimensions of ``values`` are: of "row", "feature", "partner" (of interactions) and "output",
     #: those not cut away.
     axes: tuple[Axis, ...] = ()
-    partner_names: tuple[str, ...] | None = None  # default: feature_names; None without partners
+    #: Of interaction values. Default: feature_names; where a single partner was chosen, its name.
+    partner_names: Any = None
     #: The model behind it, if an explainer made it.
     about: About | None = None
 
@@ -88,15 +102,17 @@ class Explanation:
         shape = zip(self.values.shape, axes, strict=True)
         n_rest = tuple(n for n, axis in shape if axis in ("row", "output"))
         try:
-            store("base_values", np.broadcast_to(self.base_values, n_rest))
+            store("base_values", np.broadcast_to(self.base_values, n_rest)[()])  # a number for one
         except ValueError as error:
             raise InputError(
                 f"base_values must be of shape {n_rest}, got {np.shape(self.base_values)}."
             ) from error
-        store("feature_names", names_of(self.feature_names, "Feature", n_features))
+        names = self.feature_names
+        names = names_of((names,) if isinstance(names, str) else names, "Feature", n_features)
+        store("feature_names", names if "feature" in axes else names[0])
         store("output_names", names_of(self.output_names, "Output", n_outputs))
         if "partner" in axes:
-            partners = self.feature_names if self.partner_names is None else self.partner_names
+            partners = self.full_feature_names if self.partner_names is None else self.partner_names
             store("partner_names", names_of(partners, "Partner", n_partners))
 
     @classmethod
@@ -155,7 +171,7 @@ class Explanation:
 
     def __getitem__(self, key: Any) -> Explanation:
         keys = key_of_axes(key, self.axes)
-        names = (None, self.feature_names, self.partner_names, self.output_names)
+        names = (None, self.full_feature_names, self.partner_names, self.output_names)
         asked = {
             axis: places(keys[axis], length, own, axis)
             for axis, length, own in zip(ALL_AXES, self._all.shape, names, strict=True)
@@ -174,13 +190,11 @@ class Explanation:
             self._all[rows][:, features][:, :, partners][..., outputs][kept],
             self.full_base_values[rows][:, outputs][(kept[0], kept[3])],
             table,
-            _chosen(self.feature_names, features),
+            _chosen(self.full_feature_names, features),
             _chosen(self.output_names, outputs),
             None if self.index is None else self.index[rows],
             axes,
-            None
-            if self.partner_names is None or "partner" not in axes
-            else _chosen(self.partner_names, partners),
+            self._partners_at(partners, asked["partner"]),
             about,
         )
 
@@ -214,7 +228,8 @@ class Explanation:
         Several outputs are added up, as shap's bar plot stacks them; ``e[..., "name"]`` chooses one.
         """
         found = self.importances
-        return ranked("feature", self.feature_names, None, {"importance": found}, by=found, like=self.table)
+        names = self.full_feature_names
+        return ranked("feature", names, None, {"importance": found}, by=found, like=self.table)
 
     def top(self, k: int = 5) -> Any:
         """The ``k`` features of the largest absolute value for each row and output, as a data frame.
@@ -264,8 +279,7 @@ class Explanation:
         sums = [self.full[:, columns].sum(axis=1) for columns in players.columns]
         values = np.stack(sums, axis=1) if sums else self.full
         kept = tuple(slice(None) if axis in self.axes else 0 for axis in AXES)
-        return replace(
-            self,
+        return self.replaced(
             values=values[kept],
             table=table_of_players(self.table, players),
             feature_names=tuple(players.names),
@@ -278,12 +292,11 @@ class Explanation:
         shap = require_shap()
         base_values = self.base_values
         is_plain = base_values.ndim == 0
-        single_feature = "feature" not in self.axes
         return shap.Explanation(
             self.values,
             base_values=float(base_values) if is_plain else np.array(base_values),
             data=sortable(self.data) if "row" in self.axes else self.data,
-            feature_names=self.feature_names[0] if single_feature else list(self.feature_names),
+            feature_names=self.feature_names if "feature" not in self.axes else list(self.feature_names),
             output_names=list(self.output_names) if "output" in self.axes else None,
         )
 
@@ -329,7 +342,7 @@ class Explanation:
         shown = self.full[0, :, 0] if signed else self.importances
         order = np.argsort(-np.abs(shown), kind="stable")
         number = "{:+.3g}" if signed else "{:.3g}"
-        largest = [f"{self.feature_names[i]} {number.format(shown[i])}" for i in order[:5]]
+        largest = [f"{self.full_feature_names[i]} {number.format(shown[i])}" for i in order[:5]]
         return f"Explanation({size}: {', '.join(largest)}{', …' if n_features > 5 else ''})"
 
     def _repr_html_(self) -> str:
@@ -352,6 +365,11 @@ class Explanation:
         return self._all[:, :, 0]
 
     @property
+    def full_feature_names(self) -> tuple[str, ...]:
+        """(n_features,) the names, also where a single feature was chosen."""
+        return (self.feature_names,) if isinstance(self.feature_names, str) else self.feature_names
+
+    @property
     def full_base_values(self) -> npt.NDArray[np.floating]:
         """(n_rows, n_outputs) the base values, with a dimension of 1 for what was cut away."""
         missing = tuple(i for i, axis in enumerate(("row", "output")) if axis not in self.axes)
@@ -365,7 +383,45 @@ class Explanation:
             return np.zeros(full.shape[1])
         return np.asarray(np.abs(full).sum(axis=(0, 2), dtype=np.float64) / len(full))
 
+    # -- as shap's own -----------------------------------------------------------------------------------
+
+    @property
+    def __class__(self) -> Any:
+        """shap asks ``isinstance(e, shap.Explanation)``, which looks here after the type."""
+        return getattr(sys.modules.get("shap"), "Explanation", Explanation)
+
+    @__class__.setter
+    def __class__(self, value: Any) -> None:
+        raise AttributeError("An Explanation never changes.")
+
+    def __getattr__(self, name: str) -> Any:
+        if name not in _OF_SHAP:
+            raise AttributeError(f"'Explanation' object has no attribute {name!r}")
+        from ..views.plots import shap_or_hint
+
+        if isinstance(found := shap_or_hint(), str):
+            raise AttributeError(f"{name!r} is shap's. {found}")
+        return getattr(self.to_shap(), name)
+
+    def __array_function__(self, function: Any, types: Any, arguments: Any, options: Any) -> Any:
+        # np.mean(e) is that of the values, as it is of an array; NumPy would call shap's e.mean().
+        return function(*map(_as_array, arguments), **{name: _as_array(x) for name, x in options.items()})
+
+    def __reduce__(self) -> Any:
+        # pickle compares __class__ with the type.
+        return Explanation, tuple(getattr(self, field.name) for field in fields(Explanation))
+
+    def replaced(self, **changes: Any) -> Explanation:
+        """The same with other attributes; ``dataclasses.replace`` would ask shap's class for it."""
+        return Explanation(**{f.name: getattr(self, f.name) for f in fields(Explanation)} | changes)
+
     # -- inside -------------------------------------------------------------------------------------------
+
+    def _partners_at(self, partners: Any, asked: Places) -> Any:
+        if self.partner_names is None or isinstance(self.partner_names, str):
+            return self.partner_names
+        chosen = _chosen(self.partner_names, partners)
+        return chosen[0] if isinstance(asked, int) else chosen
 
     @property
     def _all(self) -> npt.NDArray[np.floating]:
@@ -377,12 +433,18 @@ class Explanation:
     @property
     def _named(self) -> NamedArray:
         outputs = self.output_names if "output" in self.axes else None
-        return NamedArray(self.full, "feature", self.feature_names, outputs, self.index, self.table)
+        return NamedArray(self.full, "feature", self.full_feature_names, outputs, self.index, self.table)
 
 
 def _several(asked: Places) -> slice | npt.NDArray[np.intp]:
     """A single place as a slice of one, so that no dimension is lost yet."""
     return slice(asked, asked + 1) if isinstance(asked, int) else asked
+
+
+def _as_array(given: Any) -> Any:
+    if isinstance(given, (list, tuple)):
+        return type(given)(map(_as_array, given))
+    return given.values if isinstance(given, Explanation) else given
 
 
 def _chosen(names: tuple[str, ...], chosen: slice | npt.NDArray[np.intp]) -> tuple[str, ...]:

@@ -28,7 +28,7 @@ def explanation_table(explanation: Explanation) -> str:
     data = _data_of_row(explanation) if one else None
     lines = [
         _line(
-            explanation.feature_names[i],
+            explanation.full_feature_names[i],
             None if data is None else data[i],
             float(shown[i]),
             largest,

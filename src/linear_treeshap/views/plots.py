@@ -1,10 +1,11 @@
-"""Pictures of explanations: shap's own plots, given what they expect.
+"""Pictures of explanations: shap's own plots, given what they expect, and a table of pairs.
 
 Every method passes its arguments on, ``show=`` and ``ax=`` among them, and returns what shap returns.
 """
 
 from __future__ import annotations
 
+import sys
 from dataclasses import dataclass
 from importlib import import_module
 from typing import TYPE_CHECKING, Any
@@ -16,7 +17,10 @@ from ..errors import InputError, MissingDependencyError
 if TYPE_CHECKING:
     from ..results.explanation import Explanation
 
-__all__ = ["Plots", "require_shap", "sortable"]
+__all__ = ["Plots", "require_shap", "shap_or_hint", "sortable"]
+
+#: Rows that shap puts into order within a second.
+_LARGE_HEATMAP = 1000
 
 
 @dataclass(frozen=True)
@@ -37,8 +41,47 @@ class Plots:
     explanation: Explanation
 
     def bar(self, **options: Any) -> Any:
-        """How much each feature matters: ``shap.plots.bar``."""
+        """How much each feature matters: ``shap.plots.bar``; several outputs are stacked."""
+        if self.explanation.axes == ("row", "feature", "output"):
+            return self._stacked_bar(**options)
         return self._draw("bar", ("row", "feature"), ("feature",), **options)
+
+    def _stacked_bar(self, *, max_display: int = 10, show: bool = True, **options: Any) -> Any:
+        """Mean absolute values of each output after another: ``shap.summary_plot`` of type "bar"."""
+        shap, pyplot = self._libraries()
+        e = self.explanation
+        shap.summary_plot(
+            list(e.full.transpose(2, 0, 1)),
+            feature_names=list(e.feature_names),
+            class_names=list(e.output_names),
+            plot_type="bar",
+            max_display=max_display,
+            show=False,
+            **options,
+        )
+        return _shown(pyplot.gca(), pyplot, show)
+
+    def pairs(self, *, max_display: int = 10, ax: Any = None, show: bool = True) -> Any:
+        """How much pairs of features matter, for interaction values: mean absolute values as a table.
+
+        Off the diagonal are whole interactions, both halves of them; on it what each feature does alone.
+        """
+        e = self.explanation
+        if e.axes != ("row", "feature", "partner"):
+            raise InputError(
+                f"pairs draws interaction values of one output, explainer(X, interactions=True); this "
+                f"explanation has the axes {e.axes}. Choose an output with e[..., 'name']."
+            )
+        _, pyplot = self._libraries()
+        means = np.abs(e.values).mean(axis=0) * (2 - np.eye(e.shape[1]))
+        first = np.argsort(-means.sum(axis=1), kind="stable")[:max_display]
+        names = [e.feature_names[i] for i in first]
+        ax = pyplot.gca() if ax is None else ax
+        image = ax.imshow(means[np.ix_(first, first)], cmap="Reds", vmin=0)
+        ax.set_xticks(range(len(names)), names, rotation=45, ha="right")
+        ax.set_yticks(range(len(names)), names)
+        ax.figure.colorbar(image, ax=ax, label="mean(|interaction value|)")
+        return _shown(ax, pyplot, show)
 
     def beeswarm(self, **options: Any) -> Any:
         """Each row as a dot per feature: ``shap.plots.beeswarm``."""
@@ -58,16 +101,37 @@ class Plots:
         color = options.get("color")
         if isinstance(color, type(self.explanation)):
             options["color"] = color.to_shap()
-        elif isinstance(color, int) or color in self.explanation.feature_names:
+        elif isinstance(color, int) or color in self.explanation.full_feature_names:
             options["color"] = self.explanation[:, color].to_shap()
-        return Plots(chosen)._draw("scatter", ("row",), **options)
+        partner = chosen.partner_names
+        if not isinstance(partner, str):
+            return Plots(chosen)._draw("scatter", ("row",), **options)
+        # shap calls every value that of one feature.
+        show = options.pop("show", True)
+        ax = Plots(chosen)._draw("scatter", ("row",), show=False, **options)
+        is_main = partner == chosen.feature_names
+        ax.set_ylabel(
+            f"Main effect of\n{partner}"
+            if is_main
+            else f"Interaction of\n{chosen.feature_names} and {partner}"
+        )
+        return _shown(ax, self._libraries()[1], show)
 
     def heatmap(self, **options: Any) -> Any:
-        """All rows beside each other: ``shap.plots.heatmap``."""
+        """All rows beside each other: ``shap.plots.heatmap``.
+
+        Of more than a thousand rows, shap takes minutes to find an order that puts like beside like; they are
+        drawn in the order of their outputs, unless ``instance_order=`` is given.
+        """
+        e = self.explanation
+        if e.axes == ("row", "feature") and len(e) > _LARGE_HEATMAP:
+            options.setdefault("instance_order", np.argsort(e.values.sum(axis=1), kind="stable"))
         return self._draw("heatmap", ("row", "feature"), **options)
 
     def force(self, **options: Any) -> Any:
         """What pushes the prediction up and down: ``shap.plots.force``; ``matplotlib=True`` for one row."""
+        if not options.get("matplotlib") and _is_notebook():
+            require_shap().initjs()  # each cell is drawn by a script, which must be in the page
         return self._draw("force", ("feature",), ("row", "feature"), **options)
 
     def _draw(self, name: str, *allowed: tuple[str, ...], **options: Any) -> Any:
@@ -77,10 +141,28 @@ class Plots:
                 f"{name} draws an explanation with the axes {' or '.join(map(str, allowed))}, this one has "
                 f"{axes}. Choose a row with e[0], a feature with e[:, 'name'], an output with e[..., 'name']."
             )
-        require_shap()
+        self._libraries()
+        return getattr(import_module("shap.plots"), name)(self.explanation.to_shap(), **options)
+
+    def _libraries(self) -> tuple[Any, Any]:
+        """shap and matplotlib.pyplot."""
+        shap = require_shap()
         if _missing("matplotlib"):
             raise MissingDependencyError(_hint("matplotlib"))
-        return getattr(import_module("shap.plots"), name)(self.explanation.to_shap(), **options)
+        return shap, import_module("matplotlib.pyplot")
+
+
+def _shown(ax: Any, pyplot: Any, show: bool) -> Any:
+    """As shap's plots do: shown, or given back to be changed."""
+    if not show:
+        return ax
+    pyplot.show()
+    return None
+
+
+def _is_notebook() -> bool:
+    ipython = sys.modules.get("IPython")
+    return ipython is not None and ipython.get_ipython() is not None
 
 
 def sortable(data: Any) -> Any:
@@ -103,9 +185,15 @@ def _is_missing(value: Any) -> bool:
 
 def require_shap() -> Any:
     """The shap package, or an error that says how to get it."""
-    if _missing("shap"):
-        raise MissingDependencyError(_hint("shap"))
-    return import_module("shap")
+    found = shap_or_hint()
+    if isinstance(found, str):
+        raise MissingDependencyError(found)
+    return found
+
+
+def shap_or_hint() -> Any:
+    """The shap package, or how to get it."""
+    return _hint("shap") if _missing("shap") else import_module("shap")
 
 
 def _missing(library: str) -> bool:

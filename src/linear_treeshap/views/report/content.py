@@ -49,7 +49,7 @@ def page_content(explanation: Explanation, max_rows: int | None) -> dict[str, An
     values = np.asarray(explanation.full[rows], dtype=np.float64)
     bases = np.asarray(explanation.full_base_values[rows], dtype=np.float64)
     return {
-        "features": list(explanation.feature_names),
+        "features": list(explanation.full_feature_names),
         "output_names": list(explanation.output_names),
         "n_rows_explained": n_rows,
         "n_rows": len(rows),
