@@ -30,6 +30,7 @@ if TYPE_CHECKING:
     from . import paper
     from .compat.patch import patch_shap
     from .importance import global_importance, global_interactions
+    from .results.reasons import Stability, stability
     from .results.sums import BySegment, GlobalImportance, GlobalInteractions
     from .storage.saved_explainer import load, save
     from .streams.explain import explain_batches
@@ -47,6 +48,7 @@ __all__ = [
     "MissingDependencyError",
     "ModelError",
     "RowFormat",
+    "Stability",
     "TreeEnsemble",
     "TreeExplainer",
     "UnsupportedModelError",
@@ -61,6 +63,7 @@ __all__ = [
     "paper",
     "patch_shap",
     "save",
+    "stability",
 ]
 
 __version__ = "0.1.0"
@@ -70,12 +73,14 @@ _LATER = {
     "BySegment": "results.sums",
     "GlobalImportance": "results.sums",
     "GlobalInteractions": "results.sums",
+    "Stability": "results.reasons",
     "explain_batches": "streams.explain",
     "global_importance": "importance",
     "global_interactions": "importance",
     "load": "storage.saved_explainer",
     "patch_shap": "compat.patch",
     "save": "storage.saved_explainer",
+    "stability": "results.reasons",
 }
 
 

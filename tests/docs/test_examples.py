@@ -52,6 +52,20 @@ def test_credit_risk_prints_reasons_and_draws_them(tmp_path: Path, monkeypatch: 
     assert (tmp_path / "credit-risk.png").read_bytes().startswith(b"\x89PNG")
 
 
+def test_reasons_are_printed_with_their_margins(monkeypatch: pytest.MonkeyPatch) -> None:
+    for library in ("sklearn", "matplotlib", "pandas"):
+        pytest.importorskip(library)
+    monkeypatch.delenv("LINEAR_TREESHAP_DATA", raising=False)
+    printed = _run("reasons.py")
+    for words in (
+        "applications are declined",
+        "of the distance, margin",
+        "not disclosed",
+        "Stability(10 models",
+    ):
+        assert words in printed
+
+
 def test_ten_million_rows_are_few_here(tmp_path: Path) -> None:
     """The command and the loop write the same values, one of them as float32."""
     pytest.importorskip("sklearn")

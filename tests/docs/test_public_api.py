@@ -23,6 +23,7 @@ PUBLIC = [
     "MissingDependencyError",
     "ModelError",
     "RowFormat",
+    "Stability",
     "TreeEnsemble",
     "TreeExplainer",
     "UnsupportedModelError",
@@ -37,6 +38,7 @@ PUBLIC = [
     "paper",
     "patch_shap",
     "save",
+    "stability",
 ]
 
 

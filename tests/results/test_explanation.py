@@ -229,8 +229,14 @@ def test_rows_keep_labels_of_any_kind() -> None:
     ):
         e = Explanation(np.eye(2), 0.0, pd.DataFrame(np.eye(2), index=index), index=index)
         assert e.to_frame().index.equals(index)
-        assert e.to_frame("long")["row"].tolist() == list(index.repeat(2))
-        assert e.top(1)["row"].tolist() == list(index)
+        if index.nlevels == 1:
+            assert e.to_frame("long")["row"].tolist() == list(index.repeat(2))
+            assert e.top(1)["row"].tolist() == list(index)
+        else:  # each level is a column, which can be joined
+            assert e.to_frame("long")[["row_0", "row_1"]].to_numpy().tolist() == [
+                ["a", 1], ["a", 1], ["b", 2], ["b", 2]
+            ]  # fmt: skip
+            assert e.top(1)[["row_0", "row_1"]].to_numpy().tolist() == [["a", 1], ["b", 2]]
         assert e[1].to_frame().index.equals(index[1:])
 
 
@@ -280,7 +286,7 @@ def test_importance_is_the_mean_absolute_value_sorted(single: Explanation, sever
 
 def test_top_names_the_largest_features_of_each_row(several: Explanation) -> None:
     frame = several.top(2)
-    assert list(frame.columns) == ["row", "output", "rank", "feature", "value"]
+    assert list(frame.columns) == ["row", "output", "rank", "feature", "value", "data"]
     assert len(frame) == 4 * 2 * 2
     chosen = frame[(frame["row"] == 1) & (frame["output"] == "yes")]
     order = np.argsort(-np.abs(several.values[1, :, 1]))[:2]

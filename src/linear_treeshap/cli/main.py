@@ -17,7 +17,7 @@ from typing import Any, NoReturn
 
 from .. import __version__
 from ..errors import LinearTreeShapError
-from . import bench, explain, importance, info, report
+from . import bench, explain, importance, info, reasons, report
 
 __all__ = ["main", "make_parser"]
 
@@ -26,6 +26,7 @@ DONE, FAILED, WRONG_USAGE, INTERRUPTED, TERMINATED = 0, 1, 2, 130, 143
 _EXAMPLES = """\
 examples:
   linear-treeshap explain model.json rows.parquet -o values.parquet --key id
+  linear-treeshap reasons model.json rows.csv -o reasons.csv --key id --toward up
   linear-treeshap importance model.txt rows.csv
   linear-treeshap report model.cbm rows.csv -o report.html
   linear-treeshap info model.ubj --json
@@ -85,7 +86,7 @@ def make_parser() -> argparse.ArgumentParser:
     )
     parser.add_argument("--version", action="version", version=f"%(prog)s {__version__}")
     subparsers = parser.add_subparsers(title="commands", metavar="COMMAND", required=True)
-    for command in (explain, importance, report, info, bench):
+    for command in (explain, reasons, importance, report, info, bench):
         added: argparse.ArgumentParser = command.add_to(subparsers)
         added.formatter_class = argparse.RawDescriptionHelpFormatter
         added.allow_abbrev = False

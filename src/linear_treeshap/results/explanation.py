@@ -9,7 +9,7 @@ from __future__ import annotations
 
 import os
 import sys
-from collections.abc import Sequence
+from collections.abc import Collection, Mapping, Sequence
 from dataclasses import dataclass, fields, replace
 from functools import cached_property
 from pathlib import Path
@@ -22,10 +22,12 @@ from ..errors import InputError
 from ..players.onehot import with_onehot
 from ..players.player_table import table_of_players
 from ..players.players import Players, group_columns
+from ..rows.columns import is_missing
 from ..rows.frames import is_frame
-from ..rows.tables import take_columns, take_rows, to_array
+from ..rows.tables import make_frame, take_columns, take_rows, to_array
 from .axes import ALL_AXES, AXES, Axis, Places, is_all, key_of_axes, names_of, places
-from .layout import NamedArray, ranked
+from .layout import NamedArray, ranked, row_columns, whole_number
+from .reasons import Reasons
 
 if TYPE_CHECKING:
     from ..views.plots import Plots
@@ -200,12 +202,14 @@ class Explanation:
 
     # -- views ------------------------------------------------------------------------------------------
 
-    def to_frame(self, layout: Literal["wide", "long"] = "wide") -> Any:
+    def to_frame(self, layout: Literal["wide", "long"] = "wide", *, base_values: bool = False) -> Any:
         """The values as a data frame in the library of the explained rows, with pandas' index kept.
 
         "wide" has a column per feature and a row per row; with several outputs a row per row and output,
         named in a first column "output". "long" has a row per value: row, feature, output if there are
         several, and value. Rows that came as an array become a frame of pandas, or else of polars.
+        ``base_values=True`` adds the base value and what the values add up to from there, as columns
+        "base_value" and "prediction".
 
         Examples
         --------
@@ -219,8 +223,15 @@ class Explanation:
            row feature  value
         0    0     age    0.5
         1    0  smoker   -2.0
+        >>> e.to_frame(base_values=True)
+           age  smoker  base_value  prediction
+        0  0.5    -2.0         3.0         1.5
         """
-        return self._named.frame(layout)
+        if not base_values:
+            return self._named.frame(layout)
+        base = self.full_base_values
+        beside = {"base_value": base, "prediction": base + self.full.sum(axis=1)}
+        return replace(self._named, beside=beside).frame(layout)
 
     def importance(self) -> Any:
         """The mean absolute value of each feature, largest first, as a data frame.
@@ -231,21 +242,92 @@ class Explanation:
         names = self.full_feature_names
         return ranked("feature", names, None, {"importance": found}, by=found, like=self.table)
 
-    def top(self, k: int = 5) -> Any:
+    def top(
+        self,
+        k: int = 5,
+        *,
+        sign: Literal["up", "down"] | None = None,
+        layout: Literal["long", "wide"] = "long",
+    ) -> Any:
         """The ``k`` features of the largest absolute value for each row and output, as a data frame.
 
-        Its columns are row, output if there are several, rank from 1, feature and value.
+        Its columns are row (or one for each level of a MultiIndex), output if there are several, rank from 1,
+        feature, value, and data, what the row has in that column. ``sign`` keeps only what pushes the output
+        up, or down. "wide" has one row for each row: feature_1, value_1, data_1, feature_2, …
 
         Examples
         --------
         >>> import numpy as np
         >>> from linear_treeshap import Explanation
-        >>> e = Explanation(np.array([[0.5, -2.0]]), base_values=3.0, feature_names=("age", "smoker"))
+        >>> e = Explanation(np.array([[0.5, -2.0]]), base_values=3.0, table=np.array([[30, 1]]),
+        ...                 feature_names=("age", "smoker"))
         >>> e.top(1)
-           row  rank feature  value
-        0    0     1  smoker   -2.0
+           row  rank feature  value  data
+        0    0     1  smoker   -2.0     1
+        >>> e.top(2, sign="up", layout="wide")
+           row feature_1  value_1  data_1 feature_2  value_2 data_2
+        0    0       age      0.5      30      None      NaN   None
         """
-        return self._named.top(k)
+        return replace(self._named, data=self.cells).top(k, sign, layout)
+
+    def reasons(
+        self,
+        top: int = 4,
+        *,
+        toward: str,
+        codes: Mapping[str, Any] | None = None,
+        exclude: Collection[str] = (),
+        minimum: float = 0.0,
+        threshold: float | None = None,
+        layout: Literal["long", "wide"] = "long",
+    ) -> Any:
+        """The main reasons why the output of each row is high, or low, as a data frame.
+
+        The page docs/examples/reasons.md shows them at work.
+
+        Parameters
+        ----------
+        top
+            How many reasons a row has at most; only what pushes in the direction asked for is one.
+        toward
+            "up" or "down"; of several outputs the name of one, whose rise is explained.
+        codes
+            Feature → a code, or a pair of a code and a text. Features that share a code are explained as one
+            player: ``TreeExplainer(model, groups=…)``.
+        exclude
+            Features that are never named. What they contribute is in the column "undisclosed".
+        minimum
+            The least share that a reason must have.
+        threshold
+            Where a decision is made. Shares are then of the distance from it to the row's output, and rows on
+            its other side have no reasons; without one they are of the distance from the base value.
+        layout
+            "long", a row per reason: row, rank, code and text if there are codes, feature, value, data,
+            share, margin (by how much it exceeds the largest that is not named: how sure it is to be among
+            these), and undisclosed. "wide", a row for each row: code_1, feature_1, …
+
+        Examples
+        --------
+        >>> import numpy as np
+        >>> from linear_treeshap import Explanation
+        >>> e = Explanation(np.array([[0.5, 2.0, 1.0, -0.5]]), base_values=-1.0,
+        ...                 table=np.array([[30, 48, 1, 7]]),
+        ...                 feature_names=("age", "months", "loans", "salary"))
+        >>> e.reasons(1, toward="up", codes={"months": "R02", "loans": "R03"}, exclude=["age"])
+           row  rank code feature  value  data     share  margin  undisclosed
+        0    0     1  R02  months    2.0    48  0.666667     1.0          0.5
+        """
+        top = whole_number(top, "top")
+        found = Reasons.of(self, top, toward, exclude=exclude, minimum=minimum, threshold=threshold)
+        columns = found.columns(self.full_feature_names, codes, self.cells)
+        if layout == "wide":
+            rows = np.arange(found.n_rows)
+            columns = found.wide(columns, top)
+        elif layout == "long":
+            rows = found.row
+        else:
+            raise InputError(f"layout must be 'long' or 'wide', got {layout!r}.")
+        return make_frame(row_columns(self.index, rows) | columns, like=self.table)
 
     def sum_groups(self, groups: Any) -> Explanation:
         """The values of the features of each group added up; features not named stay as they are.
@@ -374,6 +456,17 @@ class Explanation:
         """(n_rows, n_outputs) the base values, with a dimension of 1 for what was cut away."""
         missing = tuple(i for i, axis in enumerate(("row", "output")) if axis not in self.axes)
         return np.asarray(np.expand_dims(self.base_values, missing))
+
+    @property
+    def cells(self) -> list[Any] | None:
+        """The cells of each column; where columns are of different kinds, as texts, and None if missing."""
+        if self.table is None:
+            return None
+        data = self.data.toarray() if hasattr(self.data, "toarray") else np.asarray(self.data)
+        columns = data.reshape(self.full.shape[:2]).T
+        if data.dtype != object:
+            return [column.tolist() for column in columns]
+        return [[None if is_missing(cell) else str(cell) for cell in column] for column in columns.tolist()]
 
     @property
     def importances(self) -> npt.NDArray[np.float64]:

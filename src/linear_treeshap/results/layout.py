@@ -6,7 +6,7 @@ The frames are of the user's own library, see `make_frame`.
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from typing import Any
 
 import numpy as np
@@ -15,7 +15,7 @@ import numpy.typing as npt
 from ..errors import InputError
 from ..rows.tables import make_frame
 
-__all__ = ["NamedArray", "ranked"]
+__all__ = ["NamedArray", "ranked", "row_columns", "spread", "whole_number"]
 
 Array = npt.NDArray[np.floating]
 
@@ -30,6 +30,10 @@ class NamedArray:
     output_names: Sequence[str] | None  # (n_outputs,); None if frames do not name the only output
     row_labels: Any  # (n_rows,) as pandas' index or an array; None if rows are numbered from 0 on
     like: Any  # frames are of the library of this one
+    #: Of each item, the cells of its column, which `top` shows; None if there are none.
+    data: Sequence[Sequence[Any]] | None = None
+    #: Title → (n_rows, n_outputs) numbers that stand beside those of a row.
+    beside: Mapping[str, Array] = field(default_factory=dict)
 
     def frame(self, layout: str) -> Any:
         """One of the two layouts, by its name."""
@@ -52,40 +56,97 @@ class NamedArray:
             columns[_unused("output", self.names)] = list(self.output_names) * n_rows
         by_output = self.values.transpose(0, 2, 1).reshape(n_rows * n_outputs, n_items)
         columns.update({name: by_output[:, i] for i, name in enumerate(self.names)})
+        columns.update(
+            {_unused(title, self.names): beside.reshape(-1) for title, beside in self.beside.items()}
+        )
         labels = None if self.row_labels is None else self.row_labels.repeat(n_outputs)
         return make_frame(columns, like=self.like, row_labels=labels)
 
     def long(self) -> Any:
         """A row per value: row, item, output if there are several, value."""
         n_rows, n_items, n_outputs = self.values.shape
-        columns: dict[str, Any] = {
-            "row": self._labels(n_items * n_outputs),
-            self.item: _each(self.names, n_outputs) * n_rows,
-        }
+        columns = self._labels(np.repeat(np.arange(n_rows), n_items * n_outputs))
+        columns[self.item] = _each(self.names, n_outputs) * n_rows
         if self.output_names is not None:
             columns["output"] = list(self.output_names) * (n_rows * n_items)
-        return make_frame({**columns, "value": self.values.reshape(-1)}, like=self.like)
+        beside = {
+            title: np.repeat(array, n_items, axis=0).reshape(-1) for title, array in self.beside.items()
+        }
+        return make_frame({**columns, "value": self.values.reshape(-1), **beside}, like=self.like)
 
-    def top(self, k: int) -> Any:
+    def top(self, k: int, sign: str | None = None, layout: str = "long") -> Any:
         """The ``k`` largest by absolute value of each row and output: row, output, rank, item, value."""
-        if not isinstance(k, (int, np.integer)) or isinstance(k, bool) or k < 1:
-            raise InputError(f"k must be a whole number of at least 1, got {k!r}.")
-        by_output = self.values.transpose(0, 2, 1)
-        n_rows, n_outputs, n_items = by_output.shape
-        k = min(int(k), n_items)
-        largest = np.argsort(-np.abs(by_output), axis=-1, kind="stable")[..., :k]
-        columns: dict[str, Any] = {"row": self._labels(n_outputs * k)}
+        k = min(whole_number(k, "k"), self.values.shape[1])
+        if sign not in (None, "up", "down") or layout not in ("long", "wide"):
+            raise InputError(
+                f"sign must be 'up', 'down' or None, layout 'long' or 'wide'; got {sign!r}, {layout!r}."
+            )
+        by_output = self.values.transpose(0, 2, 1).reshape(-1, self.values.shape[1])
+        size = np.abs(by_output) if sign is None else by_output * (1 if sign == "up" else -1)
+        order = np.argsort(-size, axis=1, kind="stable")[:, :k]
+        line, place = np.nonzero(
+            np.ones(order.shape, dtype=bool) if sign is None else _taken(size, order) > 0
+        )
+        item = order[line, place]
+        n_outputs = self.values.shape[2]
+        columns: dict[str, Any] = {self.item: [self.names[i] for i in item.tolist()]}
+        columns["value"] = by_output[line, item]
+        if self.data is not None:
+            cells = zip((line // n_outputs).tolist(), item.tolist(), strict=True)
+            columns["data"] = [self.data[feature][row] for row, feature in cells]
+        if layout == "wide":
+            columns = spread(columns, line, place, len(by_output), k)
+            line = np.arange(len(by_output))
+        else:
+            columns = {"rank": place + 1} | columns
+        first = self._labels(line // n_outputs)
         if self.output_names is not None:
-            columns["output"] = _each(self.output_names, k) * n_rows
-        columns["rank"] = np.tile(np.arange(1, k + 1), n_rows * n_outputs)
-        columns[self.item] = [self.names[i] for i in largest.reshape(-1).tolist()]
-        columns["value"] = np.take_along_axis(by_output, largest, axis=-1).reshape(-1)
-        return make_frame(columns, like=self.like)
+            first["output"] = [self.output_names[i] for i in (line % n_outputs).tolist()]
+        return make_frame(first | columns, like=self.like)
 
-    def _labels(self, times: int) -> Any:
-        """The label of each row, as often as asked."""
-        labels = np.arange(len(self.values)) if self.row_labels is None else self.row_labels
-        return labels.repeat(times)
+    def _labels(self, rows: npt.NDArray[np.intp]) -> dict[str, Any]:
+        return row_columns(self.row_labels, rows)
+
+
+def row_columns(labels: Any, rows: npt.NDArray[np.intp]) -> dict[str, Any]:
+    """The columns that say which rows these are: "row", or one for each level of a MultiIndex of pandas."""
+    if labels is None:
+        return {"row": rows}
+    if getattr(labels, "nlevels", 1) == 1:
+        return {"row": labels[rows]}
+    titles = [f"row_{i}" if name is None else str(name) for i, name in enumerate(labels.names)]
+    return {title: labels.get_level_values(i)[rows] for i, title in enumerate(titles)}
+
+
+def spread(
+    columns: Mapping[str, Any],
+    line: npt.NDArray[np.intp],
+    place: npt.NDArray[np.intp],
+    n_lines: int,
+    n_places: int,
+) -> dict[str, list[Any]]:
+    """Entries of a line beside each other, each in its place: ``value_1``, …; None where there is none."""
+    found: dict[str, list[Any]] = {}
+    for i in range(n_places):
+        here = np.flatnonzero(place == i)
+        for title, cells in columns.items():
+            is_number = isinstance(cells, np.ndarray)
+            column: list[Any] = [np.nan if is_number else None] * n_lines
+            for entry in here.tolist():
+                column[line[entry]] = cells[entry]
+            found[f"{title}_{i + 1}"] = column
+    return found
+
+
+def whole_number(k: Any, name: str) -> int:
+    """A number of things to show, which is at least one."""
+    if not isinstance(k, (int, np.integer)) or isinstance(k, bool) or k < 1:
+        raise InputError(f"{name} must be a whole number of at least 1, got {k!r}.")
+    return int(k)
+
+
+def _taken(array: Array, order: npt.NDArray[np.intp]) -> Array:
+    return np.take_along_axis(array, order, axis=1)
 
 
 def ranked(
