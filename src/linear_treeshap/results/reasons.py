@@ -201,6 +201,15 @@ def stability(explanations: Sequence[Explanation], *, toward: str, top: int = 4)
         One of each model, of the same rows and features.
     toward, top
         As for `Explanation.reasons`.
+
+    Examples
+    --------
+    >>> import numpy as np
+    >>> from linear_treeshap import Explanation, stability
+    >>> one = Explanation(np.array([[3.0, 2.0, -1.0]]), base_values=0.0)
+    >>> other = Explanation(np.array([[3.0, -2.0, 1.0]]), base_values=0.0)
+    >>> stability([one, other], top=2, toward="up").overlap
+    array([0.5])
     """
     shapes = {(e.full.shape[0], e.full_feature_names) for e in explanations}
     if len(explanations) < 2 or len(shapes) > 1:
