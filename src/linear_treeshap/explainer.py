@@ -5,6 +5,7 @@ The conventions are shap's. An explainer never changes after it is made, so thre
 
 from __future__ import annotations
 
+import logging
 import os
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
@@ -52,6 +53,8 @@ from .rows.tables import width_of
 __all__ = ["AskedSets", "TreeExplainer", "explain"]
 
 Array = npt.NDArray[Any]
+
+_LOG = logging.getLogger("linear_treeshap")
 Float64 = npt.NDArray[np.float64]
 
 
@@ -103,6 +106,8 @@ class TreeExplainer:
         Where path-dependent values are computed: "cpu"; "cuda" or "cuda:1", a GPU of NVIDIA's, which needs
         CuPy; or "auto", a GPU where there is one and enough rows. What a GPU does not compute yet,
         interactions and values against background rows, is computed by the CPU.
+    output_names
+        Names for the outputs; by default those of the model's classes, where it knows them.
     link, linearize_link
         Accepted for programs written for shap, which does nothing with them: ``model_output`` says which
         output is explained.
@@ -146,6 +151,7 @@ class TreeExplainer:
         data_weights: Any = None,
         n_jobs: int | None = None,
         device: str = "cpu",
+        output_names: Sequence[str] | None = None,
         link: Any = None,
         linearize_link: Any = None,
     ) -> None:
@@ -153,6 +159,9 @@ class TreeExplainer:
         self.data = data.rows if isinstance(data, Background) else data
         self.model = model
         self.ensemble = import_model(model)
+        if output_names is not None:
+            names = names_of(output_names, "Output", self.ensemble.n_outputs)
+            self.ensemble = replace(self.ensemble, output_names=names)
         if self.ensemble.row_format.takes_more and feature_names is not None:
             self.ensemble = widened(self.ensemble, max(len(feature_names), self.ensemble.n_features))
         self._wider: dict[int, TreeExplainer] = {}  # by the number of columns, where rows say it
@@ -509,6 +518,8 @@ class TreeExplainer:
         from .storage.fingerprint import take_fingerprint
         from .storage.saved_explainer import write
 
+        if self._preprocessing is not None:
+            _LOG.warning("The file %s wants transformed rows: it holds the last step of the pipeline.", path)
         kept = keep(
             self.model,
             self.ensemble,

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from pathlib import Path
 from typing import Any
 
 import numpy as np
@@ -525,3 +526,79 @@ def test_arguments_of_shap_s_that_change_nothing_are_accepted() -> None:
     expected = plain.shap_values(model.rows)
     np.testing.assert_array_equal(explainer.shap_values(model.rows, None, None, True, False), expected)
     np.testing.assert_array_equal(explainer(model.rows, approximate=True).values, expected)
+
+
+# -- rows as people have them --------------------------------------------------------------------------
+
+
+@pytest.fixture(scope="module")
+def with_names() -> tuple[Any, Any]:
+    """A model of a frame with names, and the frame."""
+    pd, ensemble = pytest.importorskip("pandas"), pytest.importorskip("sklearn.ensemble")
+    X = pd.DataFrame(np.random.default_rng(0).normal(size=(50, 3)), columns=["age", "bmi", "bp"])
+    return ensemble.RandomForestRegressor(3, random_state=0).fit(X, X["age"] * X["bmi"]), X
+
+
+def test_columns_that_the_model_does_not_know_are_left_alone(with_names: tuple[Any, Any]) -> None:
+    """As on the command line; one that is missing is still an error, and says so."""
+    model, X = with_names
+    explainer = TreeExplainer(model)
+    expected = explainer.shap_values(X)
+    for place in (0, 2, 3):
+        wider = X.copy()
+        wider.insert(place, "id", "text")
+        np.testing.assert_array_equal(explainer.shap_values(wider), expected)
+        explanation = explainer(wider)
+        assert explanation.feature_names == ("age", "bmi", "bp")
+        assert list(explanation.table.columns) == ["age", "bmi", "bp"]
+        np.testing.assert_array_equal(explainer.shap_values(wider.iloc[0]), expected[0])
+    shuffled = X[["bp", "age", "bmi"]].assign(id=1)
+    assert explainer(shuffled).feature_names == ("bp", "age", "bmi")
+    np.testing.assert_array_equal(explainer(shuffled)[:, "bmi"].values, expected[:, 1])
+    with pytest.raises(InputError, match=r"Missing: 'bp'\. Unexpected: 'id', 'no'"):
+        explainer.shap_values(X.drop(columns="bp").assign(id=1, no=2))
+
+
+def test_a_dictionary_is_a_row(with_names: tuple[Any, Any]) -> None:
+    """In any order, with something missing, and with what is not a feature."""
+    model, X = with_names
+    explainer = TreeExplainer(model)
+    row = {"id": "x", **dict(reversed(X.iloc[0].to_dict().items()))}
+    values = explainer(row)
+    assert values.axes == ("feature",)
+    by_name = dict(zip(values.feature_names, values.values, strict=True))
+    np.testing.assert_array_equal([by_name[name] for name in X.columns], explainer.shap_values(X)[0])
+    with pytest.raises(InputError, match="a dictionary of columns"):
+        explainer.shap_values({name: list(X[name]) for name in X.columns})
+
+
+def test_lazy_frames_are_collected(with_names: tuple[Any, Any]) -> None:
+    pl = pytest.importorskip("polars")
+    model, X = with_names
+    lazy = pl.DataFrame({name: X[name].to_numpy() for name in X.columns}).lazy()
+    explainer = TreeExplainer(model)
+    np.testing.assert_array_equal(explainer.shap_values(lazy), explainer.shap_values(X))
+    assert isinstance(explainer(lazy).to_frame(), pl.DataFrame)
+
+
+def test_outputs_have_the_names_that_were_given(tmp_path: Path) -> None:
+    model = zoo.load("xgboost_multiclass")
+    explainer = TreeExplainer(model.model, output_names=["red", "green", "blue"])
+    assert explainer(model.X)[..., "green"].shape == (len(model.X), model.X.shape[1])
+    explainer.save(tmp_path / "model.lts")
+    assert TreeExplainer.load(tmp_path / "model.lts")(model.X).output_names == ("red", "green", "blue")
+    with pytest.raises(InputError, match="2 output names were given for 3 outputs"):
+        TreeExplainer(model.model, output_names=["red", "green"])
+
+
+def test_saving_a_pipeline_says_that_it_wants_transformed_rows(
+    tmp_path: Path, caplog: pytest.LogCaptureFixture
+) -> None:
+    pipeline, ensemble = pytest.importorskip("sklearn.pipeline"), pytest.importorskip("sklearn.ensemble")
+    scalers = pytest.importorskip("sklearn.preprocessing")
+    X = np.random.default_rng(0).normal(size=(50, 2))
+    model = pipeline.make_pipeline(scalers.StandardScaler(), ensemble.RandomForestRegressor(2)).fit(
+        X, X[:, 0]
+    )
+    TreeExplainer(model).save(tmp_path / "model.lts")
+    assert "wants transformed rows" in caplog.text

@@ -425,6 +425,7 @@ def test_copies_and_pickles_are_whole_whether_shap_is_there_or_not(monkeypatch: 
             assert type(again) is Explanation
             np.testing.assert_array_equal(again.values, _plain().values)
             assert again.feature_names == ("age", "smoker")
+        assert type(dataclasses.replace(_plain(), base_values=1.0)) is Explanation
         monkeypatch.setitem(sys.modules, "shap", None)
 
 
@@ -435,3 +436,39 @@ def test_numpy_s_functions_see_the_values() -> None:
     np.testing.assert_array_equal(np.max(e, axis=0), [0.5, 1.0])
     np.testing.assert_array_equal(np.abs(e), np.abs(e.values))
     assert np.stack([e, e]).shape == (2, 2, 2)
+
+
+# -- units ---------------------------------------------------------------------------------------------
+
+
+def test_log_odds_are_called_so_and_have_a_probability_beside_them() -> None:
+    model = zoo.load("xgboost_binary")
+    explanation = TreeExplainer(model.model)(model.X)
+    shown = explanation[0]._repr_html_()
+    log_odds = float(explanation.base_values[0] + explanation.values[0].sum())
+    assert f"log-odds {log_odds:.4g} (a probability of " in shown
+    probability = float(model.model.predict_proba(model.X)[0, 1])
+    assert explanation.about is not None
+    assert explanation.about.probability(log_odds) == pytest.approx(probability, abs=1e-6)
+    some = explanation[:, :2].about
+    assert some is not None
+    assert some.probability(log_odds) is None  # some features add up to nothing
+
+
+@pytest.mark.parametrize(
+    ("name", "unit"),
+    [
+        ("sklearn_random_forest_binary", "probability"),
+        ("lightgbm_binary", "log-odds"),
+        ("sklearn_gradient_boosting_binary", "log-odds"),
+        ("sklearn_random_forest_regressor", None),
+        ("xgboost_regressor", None),
+    ],
+)
+def test_units_are_those_of_the_output(name: str, unit: str | None) -> None:
+    model = zoo.load(name)
+    explanation = TreeExplainer(model.model)(model.rows)
+    again = pickle.loads(pickle.dumps(TreeExplainer(model.model)))(model.rows)
+    for about in (explanation.about, again.about):
+        assert about is not None
+        assert about.unit == unit

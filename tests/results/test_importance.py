@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 import tracemalloc
 
 import numpy as np
@@ -95,3 +96,10 @@ def test_memory_does_not_grow_with_the_rows() -> None:
         tracemalloc.stop()
     assert importance.n_rows == 200_000
     assert peak < 2_000_000
+
+
+def test_importance_says_what_it_is() -> None:
+    model = zoo.load("sklearn_random_forest_regressor")
+    shown = repr(global_importance(model.model, model.rows))
+    assert re.fullmatch(rf"GlobalImportance\({len(model.rows):,} rows, 5 features: Feature \d .*\)", shown)
+    assert "array" not in shown

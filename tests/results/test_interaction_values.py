@@ -266,3 +266,19 @@ def test_a_feature_may_be_called_output(n_outputs: int) -> None:
     frame = TreeExplainer(ensemble, feature_names=names).interactions(np.zeros((3, 2))).to_frame()
     before = ["output_"] * (n_outputs > 1)
     assert [name for name in frame.columns if "×" not in name] == [*before, "output", "age"]
+
+
+def test_global_pairs_have_a_column_for_each_feature_and_a_matrix() -> None:
+    model = zoo.load("sklearn_random_forest_regressor")
+    explainer = TreeExplainer(model.model, feature_names=list("vwxyz"))
+    found = global_interactions(explainer, model.rows)
+    pairs = found.to_frame(order=2)
+    assert list(pairs.columns) == ["feature_1", "feature_2", "mean_abs", "mean"]
+    assert len(pairs) == sum(len(members) == 2 for members in found.sets)
+    assert pairs["mean_abs"].is_monotonic_decreasing
+    first = pairs.iloc[0]
+    i, j = "vwxyz".index(first["feature_1"]), "vwxyz".index(first["feature_2"])
+    matrix = found.to_matrix()
+    assert matrix[i, j, 0] == matrix[j, i, 0] == first["mean_abs"]
+    dense = explainer.shap_interaction_values(model.rows)
+    np.testing.assert_allclose(matrix[i, j, 0], 2 * np.abs(dense[:, i, j]).mean())

@@ -5,6 +5,7 @@ from __future__ import annotations
 import argparse
 import sys
 from collections.abc import Sequence
+from dataclasses import replace
 from typing import Any
 
 import numpy as np
@@ -53,7 +54,7 @@ def run(args: argparse.Namespace) -> None:
     n_shown = len(positions)
     shown = f"{n_rows:,} rows" if n_shown == n_rows else f"{n_shown:,} of {n_rows:,} rows, drawn at random"
     title = args.title or f"{args.model.name}: {shown}, of {args.data.name}"
-    labelled = explanation.replaced(index=_labels(reader.keys, sample, positions))
+    labelled = replace(explanation, index=_labels(reader.keys, sample, positions))
     with output.naming(args.out):
         labelled.report(args.out, title=title, max_rows=args.rows)
     print(f"Wrote {args.out}: {shown}.", file=sys.stderr)

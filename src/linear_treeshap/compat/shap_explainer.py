@@ -140,7 +140,7 @@ class TreeExplainer(ShapTreeExplainer):  # type: ignore[misc]
             return self._theirs.shap_values(X, y, tree_limit, approximate, check_additivity, from_call)
         if n_trees is not None and explains_itself(self._arguments["model"]) and self.data is None:
             # As shap: what its libraries gave last, of as many trees, is the expected value.
-            base = self._ours._first_trees(n_trees)[1].base_values()
+            base = self._ours._first_trees(n_trees).base_values()
             self.expected_value = self._shap_s(base if len(base) > 1 else float(base[0]), has_data=False)
         return values
 

@@ -69,14 +69,14 @@ class ShapModel:
         """What is explained, for these rows: (n_rows,), or (n_rows, n_outputs) for several; of one, a
         number."""
         ours = self._ours
-        ensemble, engine = ours._first_trees(tree_limit)
-        rows = ours._read(X, ensemble)
+        engine = ours._first_trees(tree_limit)
+        rows = ours._read(X)
         blocks = [engine.program.predict(rows.rows[some], n_jobs=ours.n_jobs) for some in rows.slices()]
-        found = np.concatenate(blocks) if blocks else np.zeros((0, ensemble.n_outputs))
+        found = np.concatenate(blocks) if blocks else np.zeros((0, engine.n_outputs))
         if ours._link is not None and output != "raw":
             truth = ours._truth(y, rows)
             found = ours._link.apply(found, None if truth is None else truth[:, None])
-        if ensemble.n_outputs > 1:
+        if engine.n_outputs > 1:
             return found
         return found[0, 0] if rows.is_one_row else found[:, 0]
 

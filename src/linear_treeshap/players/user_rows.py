@@ -21,6 +21,7 @@ from ..rows.tables import (
     is_plain_pandas,
     make_frame,
     n_categories,
+    named_row,
     pandas_index,
     take_columns,
     take_rows,
@@ -71,7 +72,10 @@ class UserRows:
         The ``model``, where it is at hand, reads containers of its library that we cannot.
         """
         takes_strings = preprocessing is not None and preprocessing.takes_strings
+        X = named_row(X)
         raw, is_one_row = (_strings(X), False) if takes_strings else as_table(X)
+        if preprocessing is None:
+            X, raw = _without_others(X, raw, ensemble.row_format)
         shown = raw if preprocessing is None else preprocessing.transform(raw)
         names = column_names(shown)
         # One row is read as such: a column given by mistake is told from a row, and a row of a frame has lost
@@ -165,6 +169,19 @@ class UserRows:
         n_rows = self.rows.n_rows
         for start in range(0, n_rows, step):
             yield slice(start, min(start + step, n_rows))
+
+
+def _without_others(X: Any, table: Any, row_format: RowFormat) -> tuple[Any, Any]:
+    """The rows without columns that the model does not know, if all that it knows are there."""
+    if row_format.feature_names is None or not is_frame(table):
+        return X, table
+    names = column_names(table) or ()
+    if len(names) <= row_format.n_features:
+        return X, table
+    known = [place for place, name in enumerate(names) if row_format.knows(name)]
+    if len(known) != row_format.n_features:
+        return X, table  # what is missing, or there twice, is said where columns are matched
+    return (X.iloc[known] if getattr(X, "ndim", 2) == 1 else X), take_columns(table, known)
 
 
 def _one_row(X: Any, table: Any) -> Any:

@@ -3,10 +3,16 @@
 from __future__ import annotations
 
 import os
+from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import Any
 
+import numpy as np
+
+from ..importers.links import link_of
+from ..importers.model_output import is_distribution
 from ..model.ensemble import TreeEnsemble
+from ..model.links import Logistic
 from ..model.saved_model import SavedModel
 
 __all__ = ["About"]
@@ -37,6 +43,10 @@ class About:
     #: What the sums were compared with: "trees", what these predict; "model", the same and, for some of the
     #: rows that the explainer was given, that with the model's own prediction; or "nothing".
     checked_with: str = "nothing"
+    #: "log-odds" or "probability", where the output is known to be one.
+    unit: str | None = None
+    #: What turns log-odds into a probability.
+    link: Logistic | None = None
 
     @classmethod
     def of(
@@ -55,8 +65,24 @@ class About:
             ensemble.n_leaves,
             _in_words(model_output),
             index=_in_words(index),
+            **_meaning(model, ensemble, model_output),
             **asked,
         )
+
+    def probability(self, output: float) -> float | None:
+        """Of an output in log-odds; None if it is in anything else."""
+        if self.link is None or not self.adds_up:
+            return None
+        return float(self.link.apply(np.array([output]), None)[0])
+
+
+def _meaning(model: object, ensemble: TreeEnsemble, model_output: object) -> dict[str, Any]:
+    """The unit of the output, if it has a name."""
+    if model_output == "probability" or (model_output == "raw" and is_distribution(ensemble)):
+        return {"unit": "probability"}
+    is_model = not isinstance(model, (TreeEnsemble, str, os.PathLike, Mapping))
+    link = link_of(model) if is_model and model_output == "raw" else None
+    return {"unit": "log-odds", "link": link} if isinstance(link, Logistic) else {}
 
 
 def _in_words(asked: object) -> str:

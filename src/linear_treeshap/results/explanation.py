@@ -11,7 +11,7 @@ import os
 import sys
 from collections.abc import Collection, Mapping, Sequence
 from dataclasses import dataclass, fields, replace
-from functools import cached_property
+from functools import cache, cached_property
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Literal
 
@@ -361,7 +361,8 @@ class Explanation:
         sums = [self.full[:, columns].sum(axis=1) for columns in players.columns]
         values = np.stack(sums, axis=1) if sums else self.full
         kept = tuple(slice(None) if axis in self.axes else 0 for axis in AXES)
-        return self.replaced(
+        return replace(
+            self,
             values=values[kept],
             table=table_of_players(self.table, players),
             feature_names=tuple(players.names),
@@ -481,7 +482,8 @@ class Explanation:
     @property
     def __class__(self) -> Any:
         """shap asks ``isinstance(e, shap.Explanation)``, which looks here after the type."""
-        return getattr(sys.modules.get("shap"), "Explanation", Explanation)
+        theirs = getattr(sys.modules.get("shap"), "Explanation", None)
+        return Explanation if theirs is None else _passing_for(theirs)
 
     @__class__.setter
     def __class__(self, value: Any) -> None:
@@ -503,10 +505,6 @@ class Explanation:
     def __reduce__(self) -> Any:
         # pickle compares __class__ with the type.
         return Explanation, tuple(getattr(self, field.name) for field in fields(Explanation))
-
-    def replaced(self, **changes: Any) -> Explanation:
-        """The same with other attributes; ``dataclasses.replace`` would ask shap's class for it."""
-        return Explanation(**{f.name: getattr(self, f.name) for f in fields(Explanation)} | changes)
 
     # -- inside -------------------------------------------------------------------------------------------
 
@@ -532,6 +530,17 @@ class Explanation:
 def _several(asked: Places) -> slice | npt.NDArray[np.intp]:
     """A single place as a slice of one, so that no dimension is lost yet."""
     return slice(asked, asked + 1) if isinstance(asked, int) else asked
+
+
+@cache
+def _passing_for(theirs: type) -> type:
+    """A class derived from shap's; what it is asked to make, by ``dataclasses.replace`` for one, is ours."""
+
+    class Passing(theirs):  # type: ignore[misc]
+        def __new__(cls, *arguments: Any, **options: Any) -> Any:
+            return Explanation(*arguments, **options)
+
+    return Passing
 
 
 def _as_array(given: Any) -> Any:

@@ -15,7 +15,7 @@ import numpy.typing as npt
 from ..errors import InputError
 from ..rows.tables import make_frame
 
-__all__ = ["NamedArray", "ranked", "row_columns", "spread", "whole_number"]
+__all__ = ["NamedArray", "ranked", "ranked_columns", "row_columns", "spread", "whole_number"]
 
 Array = npt.NDArray[np.floating]
 
@@ -159,9 +159,23 @@ def ranked(
     like: Any,
 ) -> Any:
     """A row per item and output: item, output if there are several, and its numbers."""
+    return ranked_columns({item: names}, output_names, numbers, by=by, like=like)
+
+
+def ranked_columns(
+    items: Mapping[str, Sequence[str]],  # title → (n_items,), as many columns as name an item
+    output_names: Sequence[str] | None,
+    numbers: Mapping[str, Array],
+    *,
+    by: Array,
+    like: Any,
+) -> Any:
+    """The same where several columns name an item."""
     order = np.argsort(-by, kind="stable")
     n_outputs = 1 if output_names is None else len(output_names)
-    columns: dict[str, Any] = {item: _each([names[i] for i in order], n_outputs)}
+    columns: dict[str, Any] = {
+        title: _each([names[i] for i in order], n_outputs) for title, names in items.items()
+    }
     if output_names is not None:
         columns["output"] = list(output_names) * len(order)
     columns.update({title: array[order].reshape(-1) for title, array in numbers.items()})

@@ -18,7 +18,7 @@ from ..errors import InputError
 from ..rows.tables import make_frame
 from .exact_sum import ExactSum
 from .interactions import Sets, set_names, summary
-from .layout import ranked
+from .layout import ranked, ranked_columns
 
 __all__ = ["BySegment", "GlobalImportance", "GlobalInteractions"]
 
@@ -59,7 +59,7 @@ class _Sums:
         return ranked(item, names, outputs, numbers, by=self.sum_abs.sum(axis=1), like=like)
 
 
-@dataclass(frozen=True, eq=False)
+@dataclass(frozen=True, eq=False, repr=False)
 class GlobalImportance(_Sums):
     """Sums of values over rows. ``a + b`` is the importance over the rows of both."""
 
@@ -82,6 +82,13 @@ class GlobalImportance(_Sums):
         The frame is of the library of ``like``; without it of pandas, or else polars.
         """
         return self._frame("feature", self.feature_names, like)
+
+    def __repr__(self) -> str:
+        means = self.mean_abs.sum(axis=1)
+        best = np.argsort(-means, kind="stable")[:5]
+        largest = ", ".join(f"{self.feature_names[i]} {means[i]:.3g}" for i in best)
+        rows, more = "row" if self.n_rows == 1 else "rows", ", …" if len(means) > 5 else ""
+        return f"GlobalImportance({self.n_rows:,} {rows}, {len(means):,} features: {largest}{more})"
 
 
 @dataclass(frozen=True, eq=False, repr=False)
@@ -109,9 +116,33 @@ class GlobalInteractions(_Sums):
             raise InputError("Interactions of different features, outputs or kinds cannot be added.")
         return replace(self, **_added(self, other))
 
-    def to_frame(self, *, like: Any = None) -> Any:
-        """A row per set and output, the most important set first, in the library of the frame ``like``."""
-        return self._frame("features", self.set_names, like)
+    def to_frame(self, *, order: int | None = None, like: Any = None) -> Any:
+        """A row per set and output, the most important set first, in the library of the frame ``like``.
+
+        ``order`` keeps the sets of so many features, which then have a column each: feature_1, feature_2, …
+        """
+        if order is None:
+            return self._frame("features", self.set_names, like)
+        chosen = [i for i, members in enumerate(self.sets) if len(members) == order]
+        names = [[self.feature_names[self.sets[i][place]] for i in chosen] for place in range(order)]
+        columns = {f"feature_{place + 1}": of_place for place, of_place in enumerate(names)}
+        outputs = self.output_names if len(self.output_names) > 1 else None
+        by = self.sum_abs[chosen].sum(axis=1)
+        numbers = {"mean_abs": self.mean_abs[chosen], "mean": self.mean[chosen]}
+        return ranked_columns(columns, outputs, numbers, by=by, like=like)
+
+    def to_matrix(self) -> Float64:
+        """(n_features, n_features, n_outputs) mean absolute interactions of pairs, 0 where they never meet.
+
+        The diagonal is what features do alone, and off it are whole interactions, the same on both sides.
+        """
+        n = len(self.feature_names)
+        matrix = np.zeros((n, n, self.sum_abs.shape[1]))
+        for place, members in enumerate(self.sets):
+            if len(members) <= 2:
+                i, j = members[0], members[-1]
+                matrix[i, j] = matrix[j, i] = self.mean_abs[place]
+        return matrix
 
     def __repr__(self) -> str:
         means = self.mean_abs.sum(axis=1)

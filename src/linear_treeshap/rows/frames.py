@@ -168,11 +168,11 @@ def _is_record_batch(X: Any) -> bool:
 
 
 def as_frame(X: Any) -> Any:
-    """An eager data frame; a pandas Series becomes a frame of one row."""
+    """An eager data frame; a pandas Series becomes a frame of one row, and what is lazy is collected."""
     import narwhals.stable.v1 as nw
 
     if nw.dependencies.is_polars_lazyframe(X):
-        raise InputError("X is a polars LazyFrame, which holds no rows yet. Pass X.collect().")
+        return X.collect()
     if nw.dependencies.is_pandas_series(X):
         return X.to_frame().T.infer_objects()
     if _is_record_batch(X):

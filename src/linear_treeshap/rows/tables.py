@@ -23,6 +23,7 @@ __all__ = [
     "make_frame",
     "n_categories",
     "named",
+    "named_row",
     "pandas_index",
     "refuse_records",
     "take_columns",
@@ -57,6 +58,18 @@ def _of_array(array: Array) -> tuple[Array, bool]:
     array = _plain(array)
     is_one_row = array.ndim == 1
     return (array[np.newaxis] if is_one_row else array), is_one_row
+
+
+def named_row(X: Any) -> Any:
+    """A dictionary of one row, as a service has it, as a Series of pandas; anything else as it is."""
+    if not isinstance(X, Mapping) or find_spec("pandas") is None:
+        return X
+    if any(isinstance(cell, (list, tuple, dict, np.ndarray)) for cell in X.values()):
+        raise InputError(
+            "X is a dictionary of columns. Pass a data frame, pandas.DataFrame(X) for instance; a dictionary "
+            "of one value per feature is a row."
+        )
+    return import_module("pandas").Series(dict(X), dtype=object)
 
 
 def refuse_records(X: Any) -> None:

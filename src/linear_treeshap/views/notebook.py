@@ -42,13 +42,26 @@ def explanation_table(explanation: Explanation) -> str:
     size += f", {n_outputs:,} outputs" if n_outputs > 1 else ""
     if one:
         base = float(explanation.full_base_values[0, 0])
-        title = f"base value {base:.4g}, prediction {base + float(full.sum()):.4g}"
+        title = f"base value {base:.4g}, {_output(explanation, base + float(full.sum()))}"
     else:
         title = "mean |value|"
     return (
         f"<table><caption>Explanation of {size}: {title}</caption>"
         f"<tbody>{''.join(lines)}{more}</tbody></table>"
     )
+
+
+def _output(explanation: Explanation, output: float) -> str:
+    """What values and base value add up to, in its unit, and as a probability if that is another."""
+    about = explanation.about
+    unit = "prediction" if about is None or about.unit is None else about.unit
+    probability = None if about is None else about.probability(output)
+    beside = "" if probability is None else f" (a probability of {_percent(probability)})"
+    return f"{unit} {output:.4g}{beside}"
+
+
+def _percent(share: float) -> str:
+    return f"{100 * share:.3g} %"
 
 
 def _data_of_row(explanation: Explanation) -> Any:

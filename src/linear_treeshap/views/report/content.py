@@ -61,8 +61,16 @@ def page_content(explanation: Explanation, max_rows: int | None) -> dict[str, An
         "columns": _columns(explanation, rows),
         "pictured": _packed(_some_rows(len(rows), _DRAWN), "<i4"),
         "adds_up": explanation.about is None or explanation.about.adds_up,
+        "unit": None if explanation.about is None else explanation.about.unit,
+        "logistic_scale": _logistic_scale(explanation),
         "facts": _facts(explanation),
     }
+
+
+def _logistic_scale(explanation: Explanation) -> float | None:
+    """What the page multiplies log-odds by before it shows their probability."""
+    about = explanation.about
+    return about.link.scale if about is not None and about.link is not None and about.adds_up else None
 
 
 def _row_limit(max_rows: int | None, numbers_per_row: int) -> int:
@@ -175,7 +183,7 @@ def _facts(explanation: Explanation) -> list[tuple[str, str]]:
             ("Model", about.model),
             ("Trees", f"{about.n_trees:,}"),
             ("Leaves", f"{about.n_leaves:,}"),
-            ("Output explained", about.model_output),
+            ("Output explained", f"{about.model_output}{f', {about.unit}' if about.unit else ''}"),
             ("Feature perturbation", about.feature_perturbation.replace("_", " ")),
             ("Index", about.index),
             ("Sums compared with", _CHECKS[about.checked_with]),

@@ -7,8 +7,8 @@ const nFeatures = content.features.length;
 const nRows = content.n_rows;
 const hasData = content.columns !== null;
 
-/** What base value and values add up to: the output, or else a number without a name. */
-const TOTAL = content.adds_up ? "output" : "base + values";
+/** What base value and values add up to: the output, by its unit, or else a number without a name. */
+const TOTAL = content.adds_up ? (content.unit ?? "output") : "base + values";
 const capital = (text) => text[0].toUpperCase() + text.slice(1);
 
 function decode(base64, Kind) {

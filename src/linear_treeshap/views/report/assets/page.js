@@ -9,7 +9,7 @@ function drawTiles() {
   const tiles = [
     ["Base value", bases.length > 1 ? "one per row" : format(bases[0]), "before any feature is known"],
     [
-      content.adds_up ? "Outputs" : capital(TOTAL),
+      content.adds_up && content.unit === null ? "Outputs" : capital(TOTAL),
       nRows === 1 ? at(0) : `${at(0)} to ${at(1)}`,
       nRows === 1 ? "of the row" : `median ${at(0.5)}`,
     ],

@@ -25,6 +25,7 @@ function figure(height, attributes) {
       axis_line_color: null,
       major_tick_line_color: null,
       minor_tick_line_color: null,
+      formatter: new Bokeh.BasicTickFormatter({ power_limit_high: 9 }), // 50000, not 5.000e+4
       major_label_text_color: css("--soft"),
       major_label_text_font_size: "12px",
       major_label_text_font: FONT,

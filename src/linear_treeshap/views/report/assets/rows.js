@@ -54,8 +54,13 @@ const mark = (tag, kind, style) => element(tag, { class: kind, style });
 function drawSum(base, output, format) {
   const strong = (x) => element("b", {}, format(x));
   const [sign, rest] = output < base ? [" − values ", base - output] : [" + values ", output - base];
-  const equals = content.adds_up ? " = output " : " = ";
-  $("sum").replaceChildren("base value ", strong(base), sign, strong(rest), equals, strong(output));
+  const equals = content.adds_up ? ` = ${TOTAL} ` : " = ";
+  const sum = ["base value ", strong(base), sign, strong(rest), equals, strong(output)];
+  if (content.logistic_scale !== null) {
+    const probability = 1 / (1 + Math.exp(-content.logistic_scale * output));
+    sum.push(`, a probability of ${number(100 * probability, 3)} %`);
+  }
+  $("sum").replaceChildren(...sum);
 }
 
 function stepName(feature, row, rest) {
