@@ -16,10 +16,12 @@ PAPER := .venv/paper
 # Spark, Dask and Ray are heavy, and hold other libraries back: an environment of their own, with the package beside it.
 ENGINES := .venv/engines-$(VERSION)
 ENGINES_PACKAGE := build/engines/$(VERSION)
+# Programs that call shap hold each other's libraries back, too.
+DOWNSTREAM := .venv/downstream-$(VERSION)
 # A test module runs on one core, because its tests share the models they train.
 ON_ALL_CORES := --numprocesses=auto --dist=loadfile
 
-.PHONY: help demo test test-engines test-sanitized test-gpu zoo-files fuzz docs lint format bench bench-engines bench-paper clean
+.PHONY: help demo test test-engines test-downstream test-sanitized test-gpu zoo-files fuzz docs lint format bench bench-engines bench-paper clean
 
 help:  ## List these commands
 	@grep -hE '^[a-z-]+:.*##' $(MAKEFILE_LIST) | sed 's/:.*## /\t/' | expand -t 18
@@ -37,6 +39,10 @@ test-engines: $(ENGINES)/.engines $(ENGINES_PACKAGE)/.package  ## Run what runs 
 	PYSPARK_PYTHON=$(CURDIR)/$(ENGINES)/bin/python PYTHONPATH=$(CURDIR)/$(ENGINES_PACKAGE) \
 	  $(ENGINES)/bin/python -m pytest -q -p no:cacheprovider -W ignore \
 	  "tests/docs/test_docs.py::test_code_blocks_run[docs/beyond-one-machine.md]"
+
+test-downstream: $(DOWNSTREAM)/.downstream $(ENGINES_PACKAGE)/.package  ## Run programs that call shap, patched and not
+	DOWNSTREAM_MUST_BE_THERE=1 PYTHONPATH=$(CURDIR)/$(ENGINES_PACKAGE) \
+	  $(DOWNSTREAM)/bin/python -m pytest -p no:cacheprovider tests/downstream
 
 # The native paths again, with every memory access and every undefined behaviour checked (which is slow:
 # nobody can be interrupted within a second there).
@@ -126,6 +132,12 @@ $(ENGINES)/.engines: pyproject.toml
 	$(PYTHON) -m venv $(ENGINES)
 	$(ENGINES)/bin/python -m pip --quiet install --upgrade 'pip>=25.1'
 	$(ENGINES)/bin/python -m pip --quiet install --group engines
+	@touch $@
+
+$(DOWNSTREAM)/.downstream: pyproject.toml
+	$(PYTHON) -m venv $(DOWNSTREAM)
+	$(DOWNSTREAM)/bin/python -m pip --quiet install --upgrade 'pip>=25.1'
+	$(DOWNSTREAM)/bin/python -m pip --quiet install --group downstream
 	@touch $@
 
 # Built where the tests' own package is built, with the same settings: nothing is compiled twice.

@@ -34,7 +34,7 @@ ROOMS = (
     {"__init__"},
     {"cli"},
     {"__main__"},
-    {"dask", "ray", "spark"},
+    {"dask", "mlflow", "ray", "spark"},
 )
 #: Adapters to other engines, which nobody imports but their users.
 LEAVES = ROOMS[-1]

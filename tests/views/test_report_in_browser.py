@@ -16,6 +16,7 @@ import pytest
 import report_cases as cases
 
 from linear_treeshap import Explanation
+from linear_treeshap.model.links import Logistic
 from linear_treeshap.results.about import About
 
 pytest.importorskip("bokeh")
@@ -278,6 +279,18 @@ def test_values_that_do_not_add_up_are_called_a_sum(page: browser.Page, tmp_path
     assert page.texts("thead button")[1] == "Base + values"
     assert "output" not in page.text("#sum")
     assert page.text("#meaning").startswith("The values on this page do not add up")
+
+
+def test_log_odds_are_called_so_and_have_a_probability_beside_them(
+    page: browser.Page, tmp_path: Path
+) -> None:
+    about = About("a model", 1, 2, "raw", "tree_path_dependent", unit="log-odds", link=Logistic())
+    e = replace(cases.plain(), about=about)
+    page.open(e.report(tmp_path / "page.html"))
+    assert page.texts("#waterfall .name")[-1] == "log-odds"
+    log_odds = float(e.full_base_values[0, 0] + e.full[0].sum())
+    shown = page.text("#sum").partition("a probability of ")[2]
+    assert float(shown.removesuffix(" %")) == pytest.approx(100 / (1 + np.exp(-log_odds)), rel=1e-2)
 
 
 def test_a_search_finds_labels_and_texts(page: browser.Page, reports: dict[str, Path]) -> None:
