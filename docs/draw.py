@@ -1,4 +1,5 @@
-"""Draw the pictures of docs/how-it-works.md: the paper's tree, and an integral that is a short sum."""
+"""Draw the pictures of docs/how-it-works.md, the paper's tree and an integral that is a short sum, and of the
+quickstart: shap's plots of its explanation."""
 
 from __future__ import annotations
 
@@ -48,6 +49,27 @@ def main() -> None:
         _draw_integral(axes)
         figure.savefig(IMAGES / "integral.png", dpi=130)
         plt.close(figure)
+    _draw_quickstart()
+
+
+def _draw_quickstart() -> None:
+    from sklearn.datasets import load_diabetes
+    from sklearn.ensemble import RandomForestRegressor
+
+    from linear_treeshap import TreeExplainer
+
+    X, y = load_diabetes(return_X_y=True, as_frame=True, scaled=False)
+    model = RandomForestRegressor(100, min_samples_leaf=4, random_state=0).fit(X, y)
+    explanation = TreeExplainer(model)(X)
+    figure, (left, right) = plt.subplots(1, 2, figsize=(13, 4.6))
+    plt.sca(left)
+    explanation.plot.beeswarm(show=False, plot_size=None, color_bar=False)
+    plt.sca(right)
+    explanation[7].plot.waterfall(show=False)
+    figure.set_size_inches(13, 4.6)
+    figure.tight_layout()
+    figure.savefig(IMAGES / "quickstart.png", dpi=80)
+    plt.close(figure)
 
 
 def _draw_tree(axes: Axes) -> None:

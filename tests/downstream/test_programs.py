@@ -185,7 +185,7 @@ def test_interpret(classifier: Any, table: Any, monkeypatch: pytest.MonkeyPatch)
 
 
 def test_mlflow_keeps_an_explainer(regressor: Any, table: Any, tmp_path: Path) -> None:
-    """Saved, and loaded by a program without the patch; shap's own file cannot be read back (mlflow #6771)."""
+    """Loaded by a program without the patch; shap's own file cannot be read back (mlflow #6771)."""
     mlflow = program("mlflow.shap")
     with patch_shap():
         explainer = shap.TreeExplainer(regressor)
