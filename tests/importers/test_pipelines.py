@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import copy
-import logging
 import pickle
 from pathlib import Path
 from typing import Any
@@ -20,7 +19,6 @@ from linear_treeshap import (
     UnsupportedModelError,
     global_importance,
     import_model,
-    patch_shap,
 )
 
 pytest.importorskip("sklearn")
@@ -448,15 +446,3 @@ def test_models_that_each_transform_for_themselves_are_refused(wrapper: Any) -> 
     model = wrapper(make_pipeline(StandardScaler(), DecisionTreeRegressor(max_depth=2))).fit(X, X)
     with pytest.raises(UnsupportedModelError, match="Put the transformers before it"):
         TreeExplainer(model)
-
-
-def test_patched_shap_leaves_pipelines_to_shap(caplog: pytest.LogCaptureFixture) -> None:
-    """It refuses them: its explanations would put raw columns beside values of transformed ones."""
-    shap = pytest.importorskip("shap")
-    with (
-        patch_shap(),
-        caplog.at_level(logging.INFO, "linear_treeshap"),
-        pytest.raises(Exception, match="not yet supported"),
-    ):
-        shap.TreeExplainer(_trained())
-    assert "use linear_treeshap.TreeExplainer" in caplog.text

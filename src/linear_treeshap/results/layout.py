@@ -81,14 +81,14 @@ class NamedArray:
             raise InputError(
                 f"sign must be 'up', 'down' or None, layout 'long' or 'wide'; got {sign!r}, {layout!r}."
             )
-        by_output = self.values.transpose(0, 2, 1).reshape(-1, self.values.shape[1])
+        n_rows, n_items, n_outputs = self.values.shape
+        by_output = self.values.transpose(0, 2, 1).reshape(n_rows * n_outputs, n_items)
         size = np.abs(by_output) if sign is None else by_output * (1 if sign == "up" else -1)
         order = np.argsort(-size, axis=1, kind="stable")[:, :k]
         line, place = np.nonzero(
             np.ones(order.shape, dtype=bool) if sign is None else _taken(size, order) > 0
         )
         item = order[line, place]
-        n_outputs = self.values.shape[2]
         columns: dict[str, Any] = {self.item: [self.names[i] for i in item.tolist()]}
         columns["value"] = by_output[line, item]
         if self.data is not None:
