@@ -14,7 +14,8 @@ from ..results.explanation import Explanation
 from ..results.reasons import Reasons
 from ..streams.arrow import require_arrow
 from . import models, output, rows
-from .numbers import count, threads
+from .arguments import add_check_and_progress, add_inputs
+from .numbers import count
 
 __all__ = ["add_to"]
 
@@ -42,9 +43,7 @@ def add_to(subparsers: Any) -> argparse.ArgumentParser:
     parser: argparse.ArgumentParser = subparsers.add_parser(
         "reasons", help="write the main reasons of every row", description=__doc__, epilog=_EXAMPLES
     )
-    models.add_arguments(parser)
-    rows.add_arguments(parser)
-    models.add_groups_argument(parser)
+    add_inputs(parser)
     output.add_arguments(parser, metavar="OUT", help="file to write: .parquet, .feather or .csv", table=True)
     parser.add_argument(
         "--toward",
@@ -60,9 +59,7 @@ def add_to(subparsers: Any) -> argparse.ArgumentParser:
     parser.add_argument("--minimum", metavar="SHARE", type=float, default=0.0, help="the least share")
     parser.add_argument("--threshold", metavar="X", type=float, help="only rows whose output is beyond it")
     parser.add_argument("--wide", action="store_true", help="a line for each row instead of each reason")
-    parser.add_argument("--n-jobs", metavar="N", type=threads, help="threads (default: all CPUs)")
-    rows.add_check_argument(parser)
-    rows.add_progress_argument(parser)
+    add_check_and_progress(parser)
     parser.set_defaults(run=run)
     return parser
 
