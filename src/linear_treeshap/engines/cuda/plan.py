@@ -142,7 +142,8 @@ def _is_too_large(item: int, trees: Trees, tree: int) -> bool:
 
 
 def _row_bytes(n_players: int, n_columns: int, item: int) -> int:
-    return n_players * item + n_columns
+    """Of values and ranks, as walk.cu has them."""
+    return (n_players | 1) * item + 4 * (-(-n_columns // 4) | 1)
 
 
 def _classes(trees: Trees, index: Index) -> Iterator[tuple[Points, Int64]]:

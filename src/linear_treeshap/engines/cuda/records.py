@@ -5,7 +5,7 @@ one such number or a whole one. A tree is a root record and then its nodes from 
 twig or branch with all that is below it (`Kind`); or a split as three records, before its left side, between
 both sides, and after its right side. Splits of a player that is new on the path need no numbers but cover
 ratios; those of a player that is not have tau for each point of the rule beside them. Conditions are a column
-and the last rank that goes left.
+and the last rank that goes left; columns and players are the bytes from where a row's ranks and values begin.
 """
 
 from __future__ import annotations
@@ -27,7 +27,7 @@ Float64 = npt.NDArray[np.float64]
 STREAM_BYTES = 8192
 
 _VECTOR = 4
-_END, _ROOT, _DEEP, _LEAF, _PAIR, _TWIG, _BRANCH, _SLOTS = 0, 1, 2, 3, 4, 6, 8, 10  # `Op` of walk.cu
+_END, _ROOT, _DEEP, _LEAF, _PAIR, _TWIG, _BRANCH, _SLOTS = 0, 1, 2, 4, 6, 8, 10, 12  # `Op` of walk.cu
 _N_SPLIT_OPS = 6
 
 
@@ -87,8 +87,8 @@ def write(
     size = np.zeros(len(trees.left), dtype=np.int64)  # of all records of a node and of those below it
     size[trees.kind == Kind.LEAF] = 4
     size[trees.kind == Kind.PAIR] = 8 + more[trees.kind == Kind.PAIR]
-    size[trees.kind == Kind.TWIG] = 16
-    size[trees.kind == Kind.BRANCH] = 40
+    size[trees.kind == Kind.TWIG] = 20
+    size[trees.kind == Kind.BRANCH] = 44
     up_size = np.where(repeated, 8, 4) + more
     splits_by_level = [nodes[trees.kind[nodes] == Kind.SPLIT] for nodes in trees.levels]
     for nodes in reversed(splits_by_level):
@@ -133,8 +133,8 @@ class _Page:
         self.words = np.zeros(n_words, dtype=np.uint32 if self.real.itemsize == 4 else np.uint64)
         # Leaves stand for splits where something is smaller than its record: all their numbers are zeros
         # then.
-        self.player = np.where(trees.is_leaf, 0, player[trees.player])
-        self.condition = np.where(trees.is_leaf, 0, column[trees.column] << 8 | trees.last)
+        self.player = np.where(trees.is_leaf, 0, player[trees.player]) * self.real.itemsize
+        self.column = np.where(trees.is_leaf, 0, column[trees.column])
         self.left_of_mean = trees.mean[trees.left] - trees.mean
         self.right_of_mean = trees.mean[trees.right] - trees.mean
 
@@ -151,21 +151,21 @@ class _Page:
         self._real(start[leaves] + 1, trees.value[leaves])
         repeated = trees.above[pairs] >= 0
         at = start[pairs]
-        self._whole(at, _PAIR + repeated, self.condition[pairs], self.player[pairs])
+        self._whole(at, _PAIR + repeated, self.column[pairs], self.player[pairs])
         self._real(at + 3, trees.mean[pairs], self.left_of_mean[pairs], self.right_of_mean[pairs])
-        self._whole(at[repeated] + 6, self._edge(pairs[repeated]))
+        self._whole(at + 6, self._last_and_edge(pairs))
         self._real(at[repeated] + 7, trees.cover_above[pairs[repeated]])
         self._tau(at[repeated] + 8, pairs[repeated])
-        self._whole(start[twigs], _TWIG + self._share_players(twigs, 2))
-        self._real(start[twigs] + 3, trees.mean[twigs])
-        self._twigs(start[twigs], twigs)
-        at = start[branches]
-        op = _BRANCH + self._share_players(branches, 3)
-        self._whole(at, op, self.condition[branches], self.player[branches])
-        self._real(at + 3, trees.mean[branches])
+        at = start[twigs]
+        self._whole(at, _TWIG + self._share_players(twigs))
+        self._real(at + 1, trees.mean[twigs])
+        self._twigs(at + 4, twigs, at + 2)
+        at, left, right = start[branches], trees.left[branches], trees.right[branches]
+        self._whole(at, _BRANCH + self._share_players(left, right))
+        self._real(at + 1, trees.mean[branches])
         self._ratios(at + 4, branches)
-        self._twigs(at + 8, trees.left[branches])
-        self._twigs(at + 24, trees.right[branches])
+        self._twigs(at + 12, left, at + 2)
+        self._twigs(at + 28, right, at + 3)
 
     def splits(self, start: Int64, size: Int64, more: Int64, up_size: Int64, n_register_slots: int) -> None:
         trees = self.trees
@@ -180,43 +180,47 @@ class _Page:
             deep = _DEEP | number << 8 | slot << 11
             return np.where(slot < n_register_slots, _SLOTS + _N_SPLIT_OPS * slot + number, deep)
 
-        self._whole(down, head(0), self.condition[nodes])
+        self._whole(down, head(0), self.column[nodes])
         self._real(down + 2, trees.w_left[nodes])
+        self._whole(down + 3, self._last_and_edge(nodes))
         self._whole(middle, head(2))
         self._real(middle + 2, trees.w_right[nodes])
         self._whole(up, head(4), self.player[nodes])
         self._real(up + 2, trees.w_left[nodes], trees.w_right[nodes])
         again = nodes[repeated]
-        self._whole(down[repeated] + 3, self._edge(again))
         self._real(up[repeated] + 4, trees.cover_above[again])
         for place in (down + 4, middle + 4, up + 8):
             self._tau(place[repeated], again)
 
-    def _twigs(self, start: Int64, nodes: Int64) -> None:
-        self._whole(start + 1, self.condition[nodes], self.player[nodes])
-        self._ratios(start + 4, nodes)
-        for place, pair in ((start + 8, self.trees.left[nodes]), (start + 12, self.trees.right[nodes])):
-            self._whole(place, self.condition[pair], self.player[pair])
+    def _twigs(self, start: Int64, nodes: Int64, last_of_right: Int64) -> None:
+        trees = self.trees
+        left, right = trees.left[nodes], trees.right[nodes]
+        self._ratios(start, nodes)
+        self._whole(start + 7, trees.last[left])
+        self._whole(last_of_right, trees.last[right])
+        for place, pair in ((start + 8, left), (start + 12, right)):
+            self._whole(place, self.column[pair], self.player[pair])
             self._real(place + 2, self.left_of_mean[pair], self.right_of_mean[pair])
 
-    def _share_players(self, nodes: Int64, height: int) -> npt.NDArray[np.bool_]:
-        """Which of these have several splits of one player, leaves standing for splits?"""
-        below, splits = [nodes], [nodes]
-        for _ in range(height - 1):
-            below = [child for at in below for child in (self.trees.left[at], self.trees.right[at])]
-            splits += below
+    def _ratios(self, start: Int64, nodes: Int64) -> None:
+        """A split, but for one word: its condition, its player, and numbers."""
+        trees = self.trees
+        self._whole(start, self.column[nodes], trees.last[nodes], self.player[nodes])
+        self._real(start + 3, self.left_of_mean[nodes], self.right_of_mean[nodes])
+        self._real(start + 5, trees.w_left[nodes], trees.w_right[nodes])
+
+    def _share_players(self, *twigs: Int64) -> npt.NDArray[np.bool_]:
+        """Do these twigs, side by side, have several splits of one player, leaves standing for splits?"""
+        splits = [split for at in twigs for split in (at, self.trees.left[at], self.trees.right[at])]
         players = np.sort(np.stack([self.player[at] for at in splits]), axis=0)
         return np.asarray((players[1:] == players[:-1]).any(axis=0))
 
-    def _ratios(self, start: Int64, nodes: Int64) -> None:
+    def _last_and_edge(self, nodes: Int64) -> Int64:
+        """The last rank that goes left; and for a repeated player the closest edge above, as the slot of its
+        split and its side."""
         trees = self.trees
-        self._real(start, trees.w_left[nodes], trees.w_right[nodes])
-        self._real(start + 2, self.left_of_mean[nodes], self.right_of_mean[nodes])
-
-    def _edge(self, nodes: Int64) -> Int64:
-        """The closest edge above of the same player: the slot of its split, and its side."""
-        trees = self.trees
-        return np.asarray(trees.slot[trees.above[nodes]] << 1 | trees.above_is_right[nodes])
+        edge = trees.slot[trees.above[nodes]] << 1 | trees.above_is_right[nodes]
+        return np.where(trees.above[nodes] >= 0, edge << 8, 0) | trees.last[nodes]
 
     def _tau(self, start: Int64, nodes: Int64) -> None:
         for k, tau in enumerate(self.points.tau(self.trees.cover_above[nodes]).T):

@@ -33,9 +33,9 @@ struct alignas(4 * sizeof(Real)) Vector {
 enum Op {
     END,  // of a piece of the stream
     ROOT,
-    DEEP,  // a split whose state is in memory: which of the six that follow, and the slot, are in the head
-    LEAF,
-    PAIR,
+    DEEP,      // a split whose state is in memory: which of the six that follow, and the slot, are in the head
+    LEAF = 4,  // two that are told apart by their last bit only are of one kind
+    PAIR = 6,
     PAIR_REPEATED,
     TWIG,
     TWIG_SHARED,  // by splits of the same player
@@ -48,10 +48,9 @@ enum { TAU_VECTORS = (POINTS + 3) / 4 };
 
 /// Where a thread's row is, and the rule.
 struct Context {
-    Real* phi;          // (players, stride)
-    const Rank* ranks;  // (columns, stride)
-    unsigned stride;
-    Real* deep;  // (slots, 2, POINTS, deep_stride)
+    char* phi;          // values of the row's players; a record has the bytes from here
+    const Rank* ranks;  // of the row's columns
+    Real* deep;         // (slots, 2, POINTS, deep_stride)
     Int deep_stride;
     const Real* weights;
     Real t[POINTS], one_over_t[POINTS];
@@ -64,22 +63,24 @@ struct Lane {
     unsigned went_left[MASKS], held[MASKS];  // a bit per slot; held: the edges above of the same player
 };
 
-DEVICE bool goes_left(const Context& at, unsigned condition) {
-    return at.ranks[(condition >> 8) * at.stride] <= (condition & 255);
-}
+DEVICE bool goes_left(const Context& at, Real column, unsigned last) { return at.ranks[bits(column)] <= last; }
 
-/// Adds to the values of some players. If they are all different, all can be loaded before the first is stored.
+/// Where the value of a player is.
+DEVICE Real& value_of(const Context& at, Real player) { return *(Real*)(at.phi + bits(player)); }
+
+/// Adds products to the values of some players. If they are all different, all can be loaded before the first is
+/// stored.
 template <int N, bool SHARED_BY_SPLITS = false>
-DEVICE void add(const Context& at, const unsigned (&players)[N], const Real (&x)[N]) {
+DEVICE void add(const Context& at, const Real (&players)[N], const Real (&x)[N], const Real (&y)[N]) {
     Real sum[N];
     UNROLL
     for (int i = 0; i < N; ++i) {
-        if (!SHARED_BY_SPLITS) sum[i] = at.phi[players[i] * at.stride];
+        if (!SHARED_BY_SPLITS) sum[i] = value_of(at, players[i]);
     }
     UNROLL
     for (int i = 0; i < N; ++i) {
-        if (SHARED_BY_SPLITS) sum[i] = at.phi[players[i] * at.stride];
-        at.phi[players[i] * at.stride] = sum[i] + x[i];
+        if (SHARED_BY_SPLITS) sum[i] = value_of(at, players[i]);
+        value_of(at, players[i]) = fma(x[i], y[i], sum[i]);
     }
 }
 
@@ -156,14 +157,15 @@ DEVICE Real difference(const Lane& lane, unsigned slot, bool is_right, Real w) {
     return !REPEATED || bit(lane.held, slot) ? d : (Real)0;
 }
 
-/// {op and slot, condition, w_left, edge above}, tau
+/// {op and slot, column, w_left, last rank | edge above << 8}, tau
 template <bool REPEATED, class Slot>
 DEVICE void down(Lane& lane, const Context& at, const Vector* record, const Slot slot) {
     const Vector head = record[0];
     Real tau[POINTS];
     read_tau<REPEATED>(at, record + 1, tau);
-    put(lane.held, slot.slot(), !REPEATED || holds(lane, bits(head.w)));
-    put(lane.went_left, slot.slot(), goes_left(at, bits(head.y)));
+    const unsigned more = bits(head.w);
+    put(lane.held, slot.slot(), !REPEATED || holds(lane, more >> 8));
+    put(lane.went_left, slot.slot(), goes_left(at, head.y, REPEATED ? more & 255 : more));
     const Real d = difference<REPEATED>(lane, slot.slot(), false, head.z);
     UNROLL
     for (int k = 0; k < POINTS; ++k) {
@@ -195,7 +197,7 @@ DEVICE void up(Lane& lane, const Context& at, const Vector* record, const Slot s
     read_tau<REPEATED>(at, record + 2, tau);
     const Real d_left = difference<REPEATED>(lane, slot.slot(), false, head.z);
     const Real d_right = difference<REPEATED>(lane, slot.slot(), true, head.w);
-    Real phi = 0;
+    Real phi = value_of(at, head.y);
     UNROLL
     for (int k = 0; k < POINTS; ++k) {
         const Real left = slot.G(k), right = lane.G[k];
@@ -203,105 +205,132 @@ DEVICE void up(Lane& lane, const Context& at, const Vector* record, const Slot s
         phi = fma(slot.C(k) * kappa_of<REPEATED>(at, tau[k], c, k), d, phi);
         lane.G[k] = fma(tau[k], d, mean);
     }
-    add(at, {bits(head.y)}, {phi});
+    value_of(at, head.y) = phi;
 }
 
 // -- bottoms
 // -------------------------------------------------------------------------------------------------------------
 
-/// A split of two leaves: G = mean + tau D. {op, condition, player, mean}, {D left, D right, edge above, c}, tau
+/// A split of two leaves: G = mean + tau D. {op, column, player, mean}, {D left, D right, last rank | edge above << 8,
+/// c}, tau
 template <bool REPEATED>
 DEVICE void pair(Lane& lane, const Context& at, const Vector* record) {
     const Vector head = record[0], more = record[1];
     Real tau[POINTS];
     read_tau<REPEATED>(at, record + 2, tau);
-    Real D = goes_left(at, bits(head.y)) ? more.x : more.y;
-    if (REPEATED && !holds(lane, bits(more.z))) D = 0;
-    Real sum = 0;
+    const unsigned last = REPEATED ? bits(more.z) & 255 : bits(more.z);
+    Real D = goes_left(at, head.y, last) ? more.x : more.y;
+    if (REPEATED && !holds(lane, bits(more.z) >> 8)) D = 0;
+    Real sum = lane.C[0] * kappa_of<REPEATED>(at, tau[0], more.w, 0);
     UNROLL
-    for (int k = 0; k < POINTS; ++k) {
+    for (int k = 1; k < POINTS; ++k) {
         sum = REPEATED ? fma(lane.C[k], kappa_of<REPEATED>(at, tau[k], more.w, k), sum) : sum + lane.C[k];
-        lane.G[k] = fma(tau[k], D, head.w);
     }
-    add(at, {bits(head.z)}, {D * sum});
+    UNROLL
+    for (int k = 0; k < POINTS; ++k) lane.G[k] = fma(tau[k], D, head.w);
+    add(at, {head.z}, {D}, {sum});
 }
 
 /// A split of two pairs, all of new players: G = mean + t first + t² second.
-/// {-, condition, player, -}, {w_left, w_right, E left, E right}, and for each pair {condition, player, D left, D
-/// right}
+/// {column, last rank, player, E left}, {E right, w_left, w_right, last rank of the left pair}, and for each pair
+/// {column, player, D left, D right}. The last rank of the right pair is elsewhere.
 struct Twig {
     Real first, second;
+    Real players[3], x[3], y[3];  // what three players get: x times y, and more for the first one
+    Real more_x, more_y;
 
-    /// In come the moments of C, of degree 0 and 1; out comes what three players get.
-    DEVICE void walk(const Context& at, const Vector* record, Real moment0, Real moment1, unsigned players[3],
-                     Real phi[3]) {
+    /// In come the moments of C, of degree 0 and 1.
+    DEVICE void walk(const Context& at, const Vector* record, Real last_of_right, Real moment0, Real moment1) {
         const Vector head = record[0], split = record[1], left = record[2], right = record[3];
-        const bool goes = goes_left(at, bits(head.y));
-        const Real D_left = goes_left(at, bits(left.x)) ? left.z : left.w;
-        const Real D_right = goes_left(at, bits(right.x)) ? right.z : right.w;
-        const Real mean = fma(split.x, D_left, split.y * D_right), E = goes ? split.z : split.w;
+        const bool goes = goes_left(at, head.x, bits(head.y));
+        const Real D_left = goes_left(at, left.x, bits(split.w)) ? left.z : left.w;
+        const Real D_right = goes_left(at, right.x, bits(last_of_right)) ? right.z : right.w;
+        const Real mean = fma(split.y, D_left, split.z * D_right), E = goes ? head.w : split.x;
         first = E + mean;
         second = (goes ? D_left : D_right) - mean;
         const Real absent = moment0 - moment1;
-        players[0] = bits(head.z), players[1] = bits(left.y), players[2] = bits(right.y);
-        phi[0] = fma(moment0, E, moment1 * second);
-        phi[1] = D_left * fma(split.x, absent, goes ? moment1 : (Real)0);
-        phi[2] = D_right * fma(split.y, absent, goes ? (Real)0 : moment1);
+        players[0] = head.z, players[1] = left.y, players[2] = right.y;
+        x[0] = moment0, y[0] = E, more_x = moment1, more_y = second;
+        x[1] = D_left, y[1] = fma(split.y, absent, goes ? moment1 : (Real)0);
+        x[2] = D_right, y[2] = fma(split.z, absent, goes ? (Real)0 : moment1);
     }
 };
 
-/// {op, …} as above; the mean is the fourth number of the head.
+/// Adds what the players of twigs get, and of the split above them.
+template <int N, bool SHARED_BY_SPLITS>
+DEVICE void add_twigs(const Context& at, const Twig (&twigs)[N]) {
+    Real sum[N][3];
+    UNROLL
+    for (int pass = 0; pass < 2; ++pass) {
+        UNROLL
+        for (int n = 0; n < N; ++n) {
+            const Twig& twig = twigs[n];
+            UNROLL
+            for (int i = 0; i < 3; ++i) {
+                if (pass == (SHARED_BY_SPLITS ? 1 : 0)) sum[n][i] = value_of(at, twig.players[i]);
+                if (pass == 0) continue;
+                Real more = fma(twig.x[i], twig.y[i], sum[n][i]);
+                if (i == 0) more = fma(twig.more_x, twig.more_y, more);
+                value_of(at, twig.players[i]) = more;
+            }
+        }
+    }
+}
+
+/// {op, mean, last rank of the right pair, -}, and a twig.
 template <bool SHARED_BY_SPLITS>
 DEVICE void twig(Lane& lane, const Context& at, const Vector* record) {
-    Real moment0 = 0, moment1 = 0;
+    Real moment0 = lane.C[0], moment1 = lane.C[0] * at.t[0];
     UNROLL
-    for (int k = 0; k < POINTS; ++k) {
+    for (int k = 1; k < POINTS; ++k) {
         moment0 += lane.C[k];
         moment1 = fma(lane.C[k], at.t[k], moment1);
     }
-    Twig twig;
-    unsigned players[3];
-    Real phi[3];
-    twig.walk(at, record, moment0, moment1, players, phi);
-    add<3, SHARED_BY_SPLITS>(at, players, phi);
-    const Real mean = record[0].w;
-    UNROLL
-    for (int k = 0; k < POINTS; ++k) lane.G[k] = fma(at.t[k], fma(at.t[k], twig.second, twig.first), mean);
-}
-
-/// A split of two twigs: {op, condition, player, mean}, {w_left, w_right, E left, E right}, and both twigs.
-template <bool SHARED_BY_SPLITS>
-DEVICE void branch(Lane& lane, const Context& at, const Vector* record) {
-    const Vector head = record[0], split = record[1];
-    const bool goes = goes_left(at, bits(head.y));
-    Real m0 = 0, m1 = 0, m2 = 0;
+    const Vector head = record[0];
+    Twig twigs[1];
+    twigs[0].walk(at, record + 1, head.z, moment0, moment1);
+    add_twigs<1, SHARED_BY_SPLITS>(at, twigs);
     UNROLL
     for (int k = 0; k < POINTS; ++k) {
+        lane.G[k] = fma(at.t[k], fma(at.t[k], twigs[0].second, twigs[0].first), head.y);
+    }
+}
+
+/// A split of two twigs: {op, mean, last ranks of the right pairs of both}, {column, last rank, player, E left},
+/// {E right, w_left, w_right, -}, and both twigs.
+template <bool SHARED_BY_SPLITS>
+DEVICE void branch(Lane& lane, const Context& at, const Vector* record) {
+    const Vector head = record[0], split = record[1], ratios = record[2];
+    const bool goes = goes_left(at, split.x, bits(split.y));
+    Real m0 = lane.C[0], m1 = lane.C[0] * at.t[0], m2 = m1 * at.t[0];
+    UNROLL
+    for (int k = 1; k < POINTS; ++k) {
         const Real present = lane.C[k] * at.t[k];
         m0 += lane.C[k];
         m1 += present;
         m2 = fma(present, at.t[k], m2);
     }
-    const Real absent0 = m0 - m1, absent1 = m1 - m2;
-    const Real left0 = fma(split.x, absent0, goes ? m1 : (Real)0), left1 = fma(split.x, absent1, goes ? m2 : (Real)0);
-    const Real right0 = fma(split.y, absent0, goes ? (Real)0 : m1), right1 = fma(split.y, absent1, goes ? (Real)0 : m2);
-    Twig left, right;
-    unsigned players[7];
-    Real phi[7];
-    left.walk(at, record + 2, left0, left1, players, phi);
-    right.walk(at, record + 6, right0, right1, players + 3, phi + 3);
-    const Real mean1 = fma(split.x, left.first, split.y * right.first);
-    const Real mean2 = fma(split.x, left.second, split.y * right.second);
-    const Real E = goes ? split.z : split.w;
+    const Real w_left = ratios.y, w_right = ratios.z, absent0 = m0 - m1, absent1 = m1 - m2;
+    Twig twigs[2];
+    twigs[0].walk(at, record + 3, head.z, fma(w_left, absent0, goes ? m1 : (Real)0),
+                  fma(w_left, absent1, goes ? m2 : (Real)0));
+    twigs[1].walk(at, record + 7, head.w, fma(w_right, absent0, goes ? (Real)0 : m1),
+                  fma(w_right, absent1, goes ? (Real)0 : m2));
+    const Twig &left = twigs[0], &right = twigs[1];
+    const Real mean1 = fma(w_left, left.first, w_right * right.first);
+    const Real mean2 = fma(w_left, left.second, w_right * right.second);
+    const Real E = goes ? split.w : ratios.x;
     const Real d1 = (goes ? left.first : right.first) - mean1, d2 = (goes ? left.second : right.second) - mean2;
-    players[6] = bits(head.z);
-    phi[6] = fma(m0, E, fma(m1, d1, m2 * d2));
+    // The player of this split is none of those below, which are new.
+    Real& own = value_of(at, split.z);
+    own = fma(m0, E, fma(m1, d1, fma(m2, d2, own)));
+    add_twigs<2, SHARED_BY_SPLITS>(at, twigs);
+    const Real first = mean1 + E, second = mean2 + d1;
     UNROLL
     for (int k = 0; k < POINTS; ++k) {
         const Real t = at.t[k];
-        lane.G[k] = fma(t, fma(t, fma(t, d2, mean2 + d1), mean1 + E), head.w);
+        lane.G[k] = fma(t, fma(t, fma(t, d2, second), first), head.y);
     }
-    add<7, SHARED_BY_SPLITS>(at, players, phi);
 }
 
 // -- the stream
@@ -326,16 +355,16 @@ struct Reader {
 DEVICE void bottom(Lane& lane, const Context& at, Reader& reader) {
     switch (reader.op()) {
         case BRANCH:
-            branch<false>(lane, at, reader.pass(10));
+            branch<false>(lane, at, reader.pass(11));
             return;
         case BRANCH_SHARED:
-            branch<true>(lane, at, reader.pass(10));
+            branch<true>(lane, at, reader.pass(11));
             return;
         case TWIG:
-            twig<false>(lane, at, reader.pass(4));
+            twig<false>(lane, at, reader.pass(5));
             return;
         case TWIG_SHARED:
-            twig<true>(lane, at, reader.pass(4));
+            twig<true>(lane, at, reader.pass(5));
             return;
         case PAIR:
             pair<false>(lane, at, reader.pass(2));
@@ -351,92 +380,86 @@ DEVICE void bottom(Lane& lane, const Context& at, Reader& reader) {
     for (int k = 0; k < POINTS; ++k) lane.G[k] = value;
 }
 
+enum { DOWN, MIDDLE, UP };
+
 /// One of the three records of a split.
-template <class Slot>
-DEVICE void split(Lane& lane, const Context& at, Reader& reader, unsigned which, const Slot slot) {
-    switch (which) {
-        case 0:
-            down<false>(lane, at, reader.pass(1), slot);
-            return;
-        case 1:
-            down<true>(lane, at, reader.pass(1 + TAU_VECTORS), slot);
-            return;
-        case 2:
-            middle<false>(lane, at, reader.pass(1), slot);
-            return;
-        case 3:
-            middle<true>(lane, at, reader.pass(1 + TAU_VECTORS), slot);
-            return;
-        case 4:
-            up<false>(lane, at, reader.pass(1), slot);
-            return;
-        default:
-            up<true>(lane, at, reader.pass(2 + TAU_VECTORS), slot);
-            return;
+template <int WHICH, class Slot>
+DEVICE void split(Lane& lane, const Context& at, Reader& reader, bool is_repeated, const Slot slot) {
+    if (is_repeated) {
+        if (WHICH == DOWN) down<true>(lane, at, reader.pass(1 + TAU_VECTORS), slot);
+        if (WHICH == MIDDLE) middle<true>(lane, at, reader.pass(1 + TAU_VECTORS), slot);
+        if (WHICH == UP) up<true>(lane, at, reader.pass(2 + TAU_VECTORS), slot);
+    } else {
+        if (WHICH == DOWN) down<false>(lane, at, reader.pass(1), slot);
+        if (WHICH == MIDDLE) middle<false>(lane, at, reader.pass(1), slot);
+        if (WHICH == UP) up<false>(lane, at, reader.pass(1), slot);
     }
 }
 
-/// All records of a piece of the stream. A split of two bottoms, which is slot 0, is walked at once: its bottoms do not
-/// come back to the top of the loop, and there is one copy of their code for all.
+/// A split of two bottoms, which is slot 0, or a bottom alone. There is one copy of the code of bottoms for all.
+DEVICE void fork(Lane& lane, const Context& at, Reader& reader) {
+    const unsigned op = reader.op();
+    const bool is_fork = op >= FIRST_OF_SLOTS, is_repeated = op & 1;
+    const InRegisters<0> slot{lane};
+    if (is_fork) split<DOWN>(lane, at, reader, is_repeated, slot);
+    KEEP_LOOP
+    for (unsigned is_right = 0; is_right < 2; ++is_right) {
+        bottom(lane, at, reader);
+        if (!is_fork) return;
+        if (!is_right) split<MIDDLE>(lane, at, reader, is_repeated, slot);
+    }
+    split<UP>(lane, at, reader, is_repeated, slot);
+}
+
+/// All records of a piece of the stream. What most often follows a record is looked for before all others.
+template <int N_SLOTS>
 DEVICE void walk_piece(Lane& lane, const Context& at, const Vector* first) {
     Reader reader(first);
     for (;;) {
-        const unsigned op = reader.op();
-        switch (op) {
-            case END:
-                return;
-            case ROOT:
-                reader.pass(1);
+        switch (reader.op() / 2) {
+            case END / 2:
+                if (reader.op() == END) return;
+                reader.pass(1);  // ROOT
                 UNROLL
                 for (int k = 0; k < POINTS; ++k) lane.C[k] = at.weights[k];
                 continue;
-            case DEEP:
-                split(lane, at, reader, reader.head >> 8 & 7, InMemory{at, reader.head >> 11});
+            case DEEP / 2: {
+                const InMemory slot{at, reader.head >> 11};
+                const bool is_repeated = reader.head >> 8 & 1;
+                const unsigned which = reader.head >> 9 & 3;
+                if (which == DOWN) split<DOWN>(lane, at, reader, is_repeated, slot);
+                if (which == MIDDLE) split<MIDDLE>(lane, at, reader, is_repeated, slot);
+                if (which == UP) split<UP>(lane, at, reader, is_repeated, slot);
                 continue;
-#define SPLIT_CASE(slot, which)                                  \
-    case FIRST_OF_SLOTS + 6 * slot + which:                      \
-        split(lane, at, reader, which, InRegisters<slot>{lane}); \
-        continue;
-#define SPLIT_CASES(slot) \
-    SPLIT_CASE(slot, 0)   \
-    SPLIT_CASE(slot, 1)   \
-    SPLIT_CASE(slot, 2)   \
-    SPLIT_CASE(slot, 3)   \
-    SPLIT_CASE(slot, 4)   \
-    SPLIT_CASE(slot, 5)
-#if REGISTER_SLOTS > 1
-                SPLIT_CASES(1)
-#endif
-#if REGISTER_SLOTS > 2
-                SPLIT_CASES(2)
-#endif
-#if REGISTER_SLOTS > 3
-                SPLIT_CASES(3)
-#endif
-#if REGISTER_SLOTS > 4
-                SPLIT_CASES(4)
-#endif
-            default:
-                break;
-        }
-        const InRegisters<0> slot{lane};
-        if (op == FIRST_OF_SLOTS) down<false>(lane, at, reader.pass(1), slot);
-        if (op == FIRST_OF_SLOTS + 1) down<true>(lane, at, reader.pass(1 + TAU_VECTORS), slot);
-        // Which bottom this is: 0, of no fork; 1 and 2, the left one of a new and of a repeated player; 3 and 4, the
-        // right.
-        unsigned which = op >= FIRST_OF_SLOTS ? op - FIRST_OF_SLOTS + 1 : 0;
-        KEEP_LOOP
-        for (;;) {
-            bottom(lane, at, reader);
-            if (which == 0) break;
-            if (which > 2) {
-                if (which == 3) up<false>(lane, at, reader.pass(1), slot);
-                if (which == 4) up<true>(lane, at, reader.pass(2 + TAU_VECTORS), slot);
-                break;
             }
-            if (which == 1) middle<false>(lane, at, reader.pass(1), slot);
-            if (which == 2) middle<true>(lane, at, reader.pass(1 + TAU_VECTORS), slot);
-            which += 2;
+// A slot has six ops: three records, each for new and for repeated players.
+#define RECORD(slot, which) (FIRST_OF_SLOTS / 2 + 3 * (slot) + (which))
+#define COMES(slot, which) (slot < N_SLOTS && reader.op() / 2 == RECORD(slot, which))
+#define WALK(slot, which) \
+    if constexpr (slot < N_SLOTS) split<which>(lane, at, reader, reader.op() & 1, InRegisters<slot>{lane})
+#define SPLITS(slot, below, above)                           \
+    case RECORD(slot, UP):                                   \
+        [[maybe_unused]] up_##slot : WALK(slot, UP);         \
+        if (COMES(slot + 1, MIDDLE)) goto middle_##above;    \
+        continue;                                            \
+    case RECORD(slot, MIDDLE):                               \
+        [[maybe_unused]] middle_##slot : WALK(slot, MIDDLE); \
+        if (COMES(below, DOWN)) goto down_##below;           \
+        continue;                                            \
+    case RECORD(slot, DOWN):                                 \
+        [[maybe_unused]] down_##slot : WALK(slot, DOWN);     \
+        if (COMES(below, DOWN)) goto down_##below;           \
+        continue;
+                SPLITS(1, 0, 2)
+                SPLITS(2, 1, 3)
+                SPLITS(3, 2, 4)
+                SPLITS(4, 3, 4)
+            default:
+            down_0:
+                fork(lane, at, reader);
+                if (COMES(1, MIDDLE)) goto middle_1;
+                if (COMES(1, UP)) goto up_1;
+                continue;
         }
     }
 }
@@ -455,26 +478,21 @@ DEVICE void copy_piece(char* to, const Real* stream, const Int* cuts, Int piece,
     for (Int i = 16 * (Int)thread; i < end - from; i += 16 * (Int)n_threads) copy16(to + i, from + i);
 }
 
-/// Adds the values of one chunk to the totals, and begins again from zero. `is_alone`: no other block has these rows.
-DEVICE void add_to_totals(const Context& at, const Group& group, const int* players, Int n_players, Int row,
-                          Int* totals, Int pitch, Int n_limb, Real scale, bool is_alone) {
+/// Adds the values of one chunk to the totals of a row, and begins again from zero.
+DEVICE void add_to_totals(const Context& at, const int* players, int n_players, Int* totals, unsigned pitch_bytes,
+                          [[maybe_unused]] Int n_limb, Real scale) {
     UNROLL_4
-    for (int p = 0; p < group.n_players; ++p) {
-        const Real x = at.phi[p * at.stride] * scale;  // a power of two: exact
-        at.phi[p * at.stride] = 0;
-        Int* to = totals + (group.output * n_players + players[group.first_player + p]) * pitch + row;
-        Int limbs[2] = {nearest(x), 0};
+    for (int p = 0; p < n_players; ++p) {
+        Real& phi = ((Real*)at.phi)[p];
+        const Real x = phi * scale;  // a power of two: exact
+        phi = 0;
+        Int* to = (Int*)((char*)totals + (Int)pitch_bytes * (unsigned)players[p]);
+        const Int whole = nearest(x);
+        // Nobody waits for what is added atomically, as one would for what is there.
+        if (x != 0) add_atomically(to, whole);
 #if LIMBS == 2
-        limbs[1] = nearest(((double)x - (double)limbs[0]) * 0x1p40);
+        if (x != 0) add_atomically(to + n_limb, nearest(((double)x - (double)whole) * 0x1p40));
 #endif
-        UNROLL
-        for (int limb = 0; limb < LIMBS; ++limb) {
-            if (is_alone) {
-                to[limb * n_limb] += limbs[limb];
-            } else if (x != 0) {
-                add_atomically(to + limb * n_limb, limbs[limb]);
-            }
-        }
     }
 }
 
@@ -487,26 +505,27 @@ KERNEL(walk, THREADS, const Real* stream, const Int* cuts, const Int* pieces, co
     SHARED(shared);
     char* const buffers = shared;
     char* const tile_room = SPILLED ? room + BLOCK * room_bytes : shared + 2 * STREAM_BYTES;
-    const unsigned stride = N_THREADS;
     PER_THREAD(Lane, lane);
     PER_THREAD(Context, at);
     for (Int item = BLOCK; item < n_tiles * n_spans; item += N_BLOCKS) {
         const Span span = spans[item % n_spans];
         const Group group = groups[span.group];
-        const Int first_row = item / n_spans * stride;
+        const Int first_row = item / n_spans * N_THREADS;
+        // A row's numbers are beside each other, and the next row's in another bank of shared memory.
+        const unsigned phi_pitch = group.n_players | 1, rank_pitch = 4 * ((group.n_columns + 3) / 4 | 1);
         Real* const phi = (Real*)tile_room;
-        Rank* const tile = (Rank*)(phi + (Int)group.n_players * stride);
+        Rank* const tile = (Rank*)(phi + phi_pitch * N_THREADS);
+        Int* const group_totals = totals + group.output * n_players * pitch + first_row;
         Int piece = pieces[span.first_chunk];
         EACH_THREAD {
             UNROLL_4
             for (int c = 0; c < group.n_columns; ++c) {
-                tile[c * stride + thread] = ranks[columns[group.first_column + c] * pitch + first_row + thread];
+                tile[thread * rank_pitch + c] = ranks[columns[group.first_column + c] * pitch + first_row + thread];
             }
-            for (int p = 0; p < group.n_players; ++p) phi[p * stride + thread] = 0;
+            for (int p = 0; p < group.n_players; ++p) phi[thread * phi_pitch + p] = 0;
             Context& my = MINE(at);
-            my.phi = phi + thread;
-            my.ranks = tile + thread;
-            my.stride = stride;
+            my.phi = (char*)(phi + thread * phi_pitch);
+            my.ranks = tile + thread * rank_pitch;
             my.deep = deep + BLOCK * N_THREADS + thread;
             my.deep_stride = N_BLOCKS * N_THREADS;
             my.weights = rule;
@@ -526,10 +545,10 @@ KERNEL(walk, THREADS, const Real* stream, const Int* cuts, const Int* pieces, co
                 if (piece + 1 < last_piece) {
                     copy_piece(buffers + (side ^ 1) * STREAM_BYTES, stream, cuts, piece + 1, thread, N_THREADS);
                 }
-                walk_piece(MINE(lane), MINE(at), (const Vector*)(buffers + side * STREAM_BYTES));
+                walk_piece<REGISTER_SLOTS>(MINE(lane), MINE(at), (const Vector*)(buffers + side * STREAM_BYTES));
                 if (ends_chunk) {
-                    add_to_totals(MINE(at), group, players, n_players, first_row + thread, totals, pitch, n_limb,
-                                  rule[3 * POINTS], n_spans == 1);
+                    add_to_totals(MINE(at), players + group.first_player, group.n_players, group_totals + thread,
+                                  (unsigned)(8 * pitch), n_limb, rule[3 * POINTS]);
                 }
                 copied();
             }
