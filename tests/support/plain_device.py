@@ -75,9 +75,8 @@ class _PlainKernel:
     def blocks_at_once(self, n_threads: int, n_shared: int) -> int:
         return self._n_blocks
 
-    def launch(self, n_blocks: int, n_threads: int, n_shared: int, *parameters: Any) -> None:
-        words = [p.ctypes.data if isinstance(p, np.ndarray) else int(p) for p in parameters]
-        self._function(n_blocks, n_threads, n_shared, (ctypes.c_longlong * len(words))(*words))
+    def launch(self, n_blocks: int, n_threads: int, n_shared: int, *parameters: int) -> None:
+        self._function(n_blocks, n_threads, n_shared, (ctypes.c_longlong * len(parameters))(*parameters))
 
 
 class PlainDevice:
@@ -96,7 +95,10 @@ class PlainDevice:
             library = _library(file, tuple(f"-D{key}={value}" for key, value in defines.items()))
         return _PlainKernel(getattr(library, name), self.n_blocks)
 
-    def rows_at_once(self, row_bytes: int, row_work: int) -> int:
+    def address(self, array: Any) -> int:
+        return int(array.ctypes.data)
+
+    def rows_at_once(self, n_rows: int, row_bytes: int, row_work: int) -> int:
         return self.n_rows or max(1, (1 << 22) // (row_work + 1))
 
     def is_here(self, array: Any) -> bool:

@@ -31,8 +31,8 @@ class Kernel(Protocol):
     def blocks_at_once(self, n_threads: int, n_shared: int) -> int:
         """How many blocks of so many threads and bytes of shared memory the device runs at the same time."""
 
-    def launch(self, n_blocks: int, n_threads: int, n_shared: int, *parameters: Any) -> None:
-        """Arrays of the device, and whole numbers."""
+    def launch(self, n_blocks: int, n_threads: int, n_shared: int, *parameters: int) -> None:
+        """Addresses on the device, and whole numbers."""
 
 
 class Device(Protocol):
@@ -52,9 +52,12 @@ class Device(Protocol):
     def kernel(self, file: str, name: str, defines: Mapping[str, Any]) -> Kernel:
         """Compiled when it is first asked for, and kept."""
 
-    def rows_at_once(self, row_bytes: int, row_work: int) -> int:
-        """How many rows to explain at once, if each takes so many bytes, and so many leaves times points:
-        within the memory, and so that a call can be interrupted."""
+    def address(self, array: Any) -> int:
+        """Of an array of the device."""
+
+    def rows_at_once(self, n_rows: int, row_bytes: int, row_work: int) -> int:
+        """How many of some rows to explain at once, if each takes so many bytes, and so many leaves times
+        points: within the memory, and so that a call can be interrupted."""
 
     def is_here(self, array: Any) -> bool:
         """Is this an array of the device?"""

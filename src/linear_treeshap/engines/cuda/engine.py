@@ -10,7 +10,7 @@ from __future__ import annotations
 
 import logging
 import threading
-from functools import cached_property
+from functools import cached_property, partial
 from typing import Any
 
 import numpy as np
@@ -30,9 +30,10 @@ _LOG = logging.getLogger("linear_treeshap")
 Float64 = npt.NDArray[np.float64]
 
 _INTERACTIONS = "Interactions are not computed on a GPU yet: the processor computes them."
-#: Rows whose ranks one block makes, and columns: few of them if there are few rows, so that no processor is
-#: idle.
-_RANK_ROWS, _RANK_COLUMNS, _MANY_ROWS = 128, (2, 16), 1 << 15
+#: With fewer rows, a call is cut into smaller parts, so that no processor of a device is idle.
+_MANY_ROWS = 1 << 15
+#: Rows whose ranks one block makes, and columns: of many rows, and of few.
+_RANK_ROWS, _RANK_COLUMNS = 128, (16, 2)
 #: Rows and columns of values that one block transposes.
 _TILE = 32
 
@@ -77,12 +78,16 @@ class DeviceEngine:
             return
         with device.in_use():
             walk = self._walk(out.dtype)
-            n_at_once = walk.rows_at_once(rows.dtype)
+            n_at_once = walk.rows_at_once(len(rows))
+            explain = partial(walk.explain, few=len(rows) < _MANY_ROWS)
             if not device.is_here(rows) or not device.is_here(out):
-                device.in_blocks(rows, out, n_at_once, walk.explain, progress)
+                device.in_blocks(rows, out, n_at_once, explain, progress)
+                return
+            if n_at_once >= len(rows) and progress is None:
+                explain(rows, out)
                 return
             for start in range(0, len(rows), n_at_once):
-                walk.explain(rows[start : start + n_at_once], out[start : start + n_at_once])
+                explain(rows[start : start + n_at_once], out[start : start + n_at_once])
                 if progress is not None:
                     progress(min(1.0, (start + n_at_once) / len(rows)))
 
@@ -128,15 +133,14 @@ class _Walk:
     def __init__(self, model: Model, device: Device, dtype: np.dtype[Any], row_dtype: np.dtype[Any]) -> None:
         self.model, self.device, self.dtype = model, device, dtype
         self.n_limbs = 2 if dtype == np.float64 or model.is_wild else 1
-        put = device.arrays.asarray
         conditions = model.conditions
-        self._columns = put(conditions.columns.view(np.uint8))
         self._n_columns = len(conditions.columns)
-        self._keys = put(conditions.keys)
         bits = model.total_bits
         exponents = np.array([trees.exponent for trees in model.outputs]) - bits
         halves = np.stack([exponents // 2, exponents - exponents // 2], axis=1)
-        self._scales = put(np.ldexp(1.0, halves))
+        tables = (conditions.columns.view(np.uint8), conditions.keys, np.ldexp(1.0, halves))
+        self._held = [device.arrays.asarray(table) for table in tables]
+        self._columns, self._keys, self._scales = map(device.address, self._held)
         self._ranks = device.kernel("ranks.cu", "ranks", {"ROW": C_NAMES[row_dtype]})
         self._finish = device.kernel(
             "totals.cu", "totals_to_values", {"VALUE": C_NAMES[dtype], "LIMBS": self.n_limbs}
@@ -145,41 +149,47 @@ class _Walk:
         self._stages = [Stage(launch, device, self.n_limbs, bits) for launch in launches]
         self._work = sum(len(launch.words) * len(launch.points.t) for launch in launches) // 16
 
-    def rows_at_once(self, row_dtype: np.dtype[Any]) -> int:
+    def rows_at_once(self, n_rows: int) -> int:
         width = self.model.n_players * len(self.model.outputs)
-        n_bytes = self._n_columns + width * (8 * self.n_limbs + self.dtype.itemsize)
-        return self.device.rows_at_once(n_bytes, self._work)
+        row_bytes = self._n_columns + width * (8 * self.n_limbs + self.dtype.itemsize)
+        return self.device.rows_at_once(n_rows, row_bytes, self._work)
 
-    def explain(self, rows: Any, values: Any) -> None:
-        """Write the values of rows on the device to an array there."""
-        xp = self.device.arrays
+    def explain(self, rows: Any, values: Any, few: bool) -> None:
+        """Write the values of rows on the device to an array there; they are of a call of few, or of
+        many."""
+        device = self.device
         n_rows, n_features = rows.shape
         n_players, n_outputs = self.model.n_players, len(self.model.outputs)
-        cuts = [stage.cut(n_rows) for stage in self._stages]
+        cuts = [stage.cut(n_rows, few) for stage in self._stages]
         pitch = -(-max([n_rows, *(cut.n_tiles * cut.n_threads for cut in cuts)]) // 64) * 64
-        ranks = xp.empty((self._n_columns, pitch), dtype=np.uint8)
-        totals = xp.zeros((self.n_limbs, n_outputs, n_players, pitch), dtype=np.int64)
-        n_at_once = _RANK_COLUMNS[pitch >= _MANY_ROWS]
-        n_blocks = -(-pitch // _RANK_ROWS) * -(-self._n_columns // n_at_once)
-        if self._stages:
-            self._ranks.launch(
-                n_blocks,
-                _RANK_ROWS,
-                0,
-                rows,
-                n_rows,
-                n_features,
-                self._columns,
-                self._n_columns,
-                n_at_once,
-                self._keys,
-                ranks,
-                pitch,
-            )
+        n_limb = n_outputs * n_players * pitch
+        n_totals, n_ranks = self.n_limbs * n_limb, self._n_columns * pitch  # whole multiples of 64
+        n_bytes = 8 * n_totals + n_ranks + max((cut.n_bytes for cut in cuts), default=0)
+        memory = device.arrays.empty(n_bytes, dtype=np.uint8)
+        totals = device.address(memory)
+        ranks = totals + 8 * n_totals
+        n_at_once = _RANK_COLUMNS[few]
+        self._ranks.launch(
+            -(-pitch // _RANK_ROWS) * max(1, -(-self._n_columns // n_at_once)),
+            _RANK_ROWS,
+            0,
+            device.address(rows),
+            n_rows,
+            n_features,
+            self._columns,
+            self._n_columns,
+            n_at_once,
+            self._keys,
+            ranks,
+            pitch,
+            totals,
+            n_totals,
+        )
         for stage, cut in zip(self._stages, cuts, strict=True):
-            stage.walk(cut, ranks, totals)
+            stage.walk(cut, ranks, totals, ranks + n_ranks, n_players, n_limb, pitch)
         n_blocks = -(-n_rows // _TILE) * -(-(n_players * n_outputs) // _TILE)
         n_shared = _TILE * (_TILE + 1) * self.dtype.itemsize
+        out = device.address(values)
         self._finish.launch(
-            n_blocks, _TILE * 8, n_shared, totals, n_rows, n_players, n_outputs, pitch, self._scales, values
+            n_blocks, _TILE * 8, n_shared, totals, n_rows, n_players, n_outputs, pitch, self._scales, out
         )

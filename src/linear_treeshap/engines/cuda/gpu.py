@@ -31,6 +31,8 @@ __all__ = ["Gpu", "find_gpu"]
 _MIN_BLOCK, _MAX_BLOCK, _N_LANES, _N_BLOCKS = 1 << 23, 1 << 25, 3, 4
 #: What the rows that are explained at once may take.
 _MEMORY = 1 << 30
+#: What they may take without asking for how much is free.
+_SMALL_MEMORY = 1 << 25
 #: Leaves times points times rows that take a fraction of a second.
 _WORK = 1 << 37
 #: Threads that copy rows and values: more do not make memory faster.
@@ -105,10 +107,15 @@ class Gpu:
                 self._kernels[key] = _GpuKernel(self, file, name, defines)
             return self._kernels[key]
 
-    def rows_at_once(self, row_bytes: int, row_work: int) -> int:
+    def address(self, array: Any) -> int:
+        return int(array.data.ptr)
+
+    def rows_at_once(self, n_rows: int, row_bytes: int, row_work: int) -> int:
+        if n_rows * row_bytes <= _SMALL_MEMORY and n_rows * row_work <= _WORK:
+            return n_rows  # how much memory is free takes a while to say
         free = self.arrays.cuda.runtime.memGetInfo()[0] + self.arrays.get_default_memory_pool().free_bytes()
-        n_rows = min(min(_MEMORY, free // 4) // max(1, row_bytes), _WORK // max(1, row_work), 1 << 17)
-        return int(max(64, n_rows // 512 * 512))
+        most = min(min(_MEMORY, free // 4) // max(1, row_bytes), _WORK // max(1, row_work), 1 << 17)
+        return int(max(64, most // 512 * 512))
 
     def is_here(self, array: Any) -> bool:
         return isinstance(array, self.arrays.ndarray) and array.device.id == self.number
@@ -237,5 +244,5 @@ class _GpuKernel:
             self._blocks[n_threads, n_shared] = max(1, of_processor) * have["MultiProcessorCount"]
         return self._blocks[n_threads, n_shared]
 
-    def launch(self, n_blocks: int, n_threads: int, n_shared: int, *parameters: Any) -> None:
+    def launch(self, n_blocks: int, n_threads: int, n_shared: int, *parameters: int) -> None:
         self._kernel((n_blocks,), (n_threads,), parameters, shared_mem=n_shared)

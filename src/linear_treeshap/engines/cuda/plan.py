@@ -3,7 +3,8 @@
 Trees that need as many points of the rule as each other are walked by one launch; rules of many points are
 walked in parts, because values are sums over points. Within a launch, trees that share a table of players and
 columns are a group, and a chunk is what is summed in the walk's own floating-point type before it is added to
-the totals. None of this depends on the rows or on the device, so bits do not either.
+the totals: small ones for calls of few rows, which find work for a whole device so, and larger ones for the
+others. None of this depends on the rows or on the device, so bits do not either.
 """
 
 from __future__ import annotations
@@ -22,7 +23,7 @@ from .conditions import Conditions
 from .records import Points, write
 from .trees import Trees
 
-__all__ = ["Launch", "Model"]
+__all__ = ["Chunks", "Launch", "Model"]
 
 #: Points lie inside of (0, 1), so far that a float32 walk has numbers for them.
 _END = 2.0**-64
@@ -34,9 +35,10 @@ Int64 = npt.NDArray[np.int64]
 _ROW_BYTES = 1024
 #: Leaves of one tree, so that few rows find work for many blocks.
 _TREE_LEAVES = 4096
-#: Trees and leaves whose values are summed in the type of the walk, by its bytes, before they are added to
-#: totals.
-_CHUNK = {4: (8, 512), 8: (16, 1024)}
+#: Trees and leaves whose values are summed in the type of the walk before they are added to totals: for few
+#: rows, and for many by the bytes of a number. In float32, eight trees are off by 2e-7 at most, 32 by 7e-7.
+_SMALL_CHUNK = (4, 512)
+_LARGE_CHUNK = {4: (8, 4096), 8: (32, 8192)}
 #: Trees that are deeper are walked in float64: each split of a path rounds, and so many would be seen in
 #: float32 (up to 150 levels, errors are below 4e-7).
 _MAX_FLOAT32_SLOTS = 256
@@ -52,6 +54,18 @@ _TOTAL_BITS = 60
 
 
 @dataclass(frozen=True, eq=False)
+class Chunks:
+    """Where the stream of a launch is cut into chunks."""
+
+    pieces: Int64  # (n_chunks + 1,) the first piece of each
+    groups: Int64  # (n_groups + 1,) the first chunk of each group
+
+    @property
+    def n_chunks(self) -> int:
+        return len(self.pieces) - 1
+
+
+@dataclass(frozen=True, eq=False)
 class Launch:
     """What one launch walks."""
 
@@ -59,9 +73,9 @@ class Launch:
     dtype: np.dtype[Any]  # of the walk
     words: npt.NDArray[Any]
     cuts: Int64  # (n_pieces + 1,) words
-    pieces: Int64  # (n_chunks + 1,) the first piece of each chunk
+    small: Chunks  # for few rows
+    large: Chunks
     groups: npt.NDArray[np.int32]  # (n_groups, 5): `Group` of walk.cu
-    chunks: Int64  # (n_groups + 1,) the first chunk of each group
     players: npt.NDArray[np.int32]
     columns: npt.NDArray[np.int32]
     n_slots: int  # of the highest split
@@ -193,9 +207,9 @@ class _Draft:
         self.points, self.n_register_slots, self.dtype = points, n_register_slots, dtype
         self.words: list[npt.NDArray[Any]] = []
         self.cuts: list[int] = [0]
-        self.pieces: list[int] = [0]
         self.groups: list[tuple[int, int, int, int, int]] = []
-        self.chunks: list[int] = [0]
+        self.small: tuple[list[int], list[int]] = [0], [0]  # see `Chunks`
+        self.large: tuple[list[int], list[int]] = [0], [0]
         self.players: list[Int64] = []
         self.columns: list[Int64] = []
         self.n_slots, self.row_bytes = 0, 0
@@ -251,13 +265,16 @@ class _Draft:
             n_register_slots=self.n_register_slots,
             dtype=self.dtype,
         )
-        words, cuts, pieces = records.in_pieces(
-            list(_chunk_ends(trees.n_leaves, *_CHUNK[self.dtype.itemsize]))
-        )
+        ends = list(_chunk_ends(np.ones_like(trees.n_leaves), trees.n_leaves, *_SMALL_CHUNK))
+        words, cuts, pieces = records.in_pieces(ends)
+        n_trees = np.diff([0, *ends])
+        n_leaves = np.add.reduceat(trees.n_leaves, [0, *ends[:-1]])
+        large = [0, *_chunk_ends(n_trees, n_leaves, *_LARGE_CHUNK[self.dtype.itemsize])]
         n_pieces = len(self.cuts) - 1
         self.cuts += (cuts[1:] + self.cuts[-1]).tolist()
-        self.pieces += (pieces[1:] + n_pieces).tolist()
-        self.chunks.append(len(self.pieces) - 1)
+        for (firsts, groups), own in ((self.small, pieces), (self.large, pieces[large])):
+            firsts += (own[1:] + n_pieces).tolist()
+            groups.append(len(firsts) - 1)
         self.words.append(words)
 
     def launch(self) -> Launch:
@@ -266,9 +283,9 @@ class _Draft:
             self.dtype,
             np.concatenate(self.words),
             np.array(self.cuts, dtype=np.int64),
-            np.array(self.pieces, dtype=np.int64),
+            _chunks(self.small),
+            _chunks(self.large),
             np.array(self.groups, dtype=np.int32),
-            np.array(self.chunks, dtype=np.int64),
             np.concatenate(self.players).astype(np.int32),
             np.concatenate(self.columns).astype(np.int32),
             self.n_slots,
@@ -276,13 +293,18 @@ class _Draft:
         )
 
 
-def _chunk_ends(n_leaves: Int64, max_trees: int, max_leaves: int) -> Iterator[int]:
-    """Chunks end before these trees."""
-    n_trees, total = 0, 0
-    for tree, own in enumerate(n_leaves.tolist()):
-        if n_trees and (n_trees == max_trees or total + own > max_leaves):
-            yield tree
-            n_trees, total = 0, 0
-        n_trees, total = n_trees + 1, total + own
-    if n_trees:
-        yield len(n_leaves)
+def _chunks(lists: tuple[list[int], list[int]]) -> Chunks:
+    pieces, groups = (np.array(numbers, dtype=np.int64) for numbers in lists)
+    return Chunks(pieces, groups)
+
+
+def _chunk_ends(n_trees: Int64, n_leaves: Int64, max_trees: int, max_leaves: int) -> Iterator[int]:
+    """Of things one after another, each with so many trees and leaves: chunks end before these."""
+    trees, leaves = 0, 0
+    for i, (more_trees, more_leaves) in enumerate(zip(n_trees.tolist(), n_leaves.tolist(), strict=True)):
+        if trees and (trees + more_trees > max_trees or leaves + more_leaves > max_leaves):
+            yield i
+            trees, leaves = 0, 0
+        trees, leaves = trees + more_trees, leaves + more_leaves
+    if trees:
+        yield len(n_trees)

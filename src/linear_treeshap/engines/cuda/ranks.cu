@@ -1,4 +1,5 @@
-// Rows → ranks: where each row lies among the thresholds of each condition column.
+// Rows → ranks: where each row lies among the thresholds of each condition column; and totals of zero, for what
+// follows.
 //
 // In: `rows`, (n_rows, n_features) of type ROW, NaN missing. Out: `ranks`, (n_columns, pitch) bytes; a split asks no
 // more than whether a rank is at most its own number. A numeric column has sorted thresholds, and the rank is how many
@@ -43,11 +44,12 @@ DEVICE Rank rank_of(Row x, const Column column, const Key* keys) {
 
 /// A block takes as many rows as it has threads, and `n_at_once` columns.
 KERNEL(ranks, 128, const Row* rows, Int n_rows, Int n_features, const Column* columns, Int n_columns, Int n_at_once,
-       const Key* keys, Rank* out, Int pitch) {
-    const Int n_spans = (n_columns + n_at_once - 1) / n_at_once;
+       const Key* keys, Rank* out, Int pitch, Int* totals, Int n_totals) {
+    const Int n_spans = n_columns ? (n_columns + n_at_once - 1) / n_at_once : 1;
     const Int first_row = BLOCK / n_spans * N_THREADS, first_column = BLOCK % n_spans * n_at_once;
     const Int last_column = first_column + n_at_once < n_columns ? first_column + n_at_once : n_columns;
     EACH_THREAD {
+        for (Int i = BLOCK * N_THREADS + thread; i < n_totals; i += N_BLOCKS * N_THREADS) totals[i] = 0;
         const Int row = first_row + thread;
         if (row < pitch) {
             for (Int c = first_column; c < last_column; ++c) {

@@ -12,7 +12,7 @@ import numpy as np
 import numpy.typing as npt
 
 from .device import C_NAMES, Device
-from .plan import Launch
+from .plan import Chunks, Launch
 from .records import STREAM_BYTES
 
 __all__ = ["Cut", "Stage", "register_slots"]
@@ -40,9 +40,16 @@ class Cut:
     n_shared: int
     n_tiles: int
     n_blocks: int
-    spans: Any  # (n_spans, 3), `Span` of walk.cu, on the device
-    deep_size: int  # numbers, of the states of splits that are in memory
+    pieces: int  # of the chunks: where they are on the device
+    spans: int  # where (n_spans, 3) are, `Span` of walk.cu
+    n_spans: int
+    deep_bytes: int  # of the states of splits that are in memory
     room_bytes: int  # of a block whose tile is not in shared memory
+
+    @property
+    def n_bytes(self) -> int:
+        """Of the memory that it takes."""
+        return self.deep_bytes + self.n_blocks * self.room_bytes
 
 
 class Stage:
@@ -69,90 +76,111 @@ class Stage:
         )
         points, scale = launch.points, [2.0**total_bits]
         rule = np.concatenate([points.weights, points.t, 1 / points.t, scale]).astype(launch.dtype)
-        put = device.arrays.asarray
-        self._stream = tuple(map(put, (launch.words, launch.cuts, launch.pieces, launch.groups)))
-        self._places = tuple(map(put, (launch.players, launch.columns, rule)))
-        self._cuts: dict[int, Cut] = {}  # by the number of rows
-        self._spans: dict[int, Any] = {}  # by how many are wanted
+        tables = (launch.words, launch.cuts, launch.groups, launch.players, launch.columns, rule)
+        pieces = (launch.large.pieces, launch.small.pieces)
+        self._held = [device.arrays.asarray(table) for table in (*tables, *pieces)]
+        self._words, self._ends, self._groups, *self._places = map(device.address, self._held[: len(tables)])
+        self._pieces = [device.address(table) for table in self._held[len(tables) :]]
+        self._cuts: dict[tuple[int, bool], Cut] = {}  # by the number of rows
+        self._spans: dict[tuple[int, bool], Any] = {}  # by how many are wanted
 
-    def walk(self, cut: Cut, ranks: Any, totals: Any) -> None:
-        """Add to ``totals``, (n_limbs, n_outputs, n_players, pitch), what rows with these ranks get."""
-        xp = self.device.arrays
-        n_players, pitch = totals.shape[2:]
+    def _chunks(self, few: bool) -> Chunks:
+        return self.launch.small if few else self.launch.large
+
+    def walk(
+        self, cut: Cut, ranks: int, totals: int, memory: int, n_players: int, n_limb: int, pitch: int
+    ) -> None:
+        """Add to totals, (n_limbs, n_outputs, n_players, pitch), what rows with these ranks get. All are
+        addresses on the device."""
         self._kernel.launch(
             cut.n_blocks,
             cut.n_threads,
             cut.n_shared,
-            *self._stream,
+            self._words,
+            self._ends,
+            cut.pieces,
+            self._groups,
             cut.spans,
-            len(cut.spans),
+            cut.n_spans,
             *self._places,
             ranks,
             pitch,
             cut.n_tiles,
             totals,
             n_players,
-            totals[0].size,
-            xp.empty(cut.deep_size, dtype=self.launch.dtype),
-            xp.empty(cut.n_blocks * cut.room_bytes, dtype=np.uint8),
+            n_limb,
+            memory,
+            memory + cut.deep_bytes,
             cut.room_bytes,
         )
 
-    def cut(self, n_rows: int) -> Cut:
-        """How so many rows are cut."""
-        if n_rows not in self._cuts:
+    def cut(self, n_rows: int, few: bool) -> Cut:
+        """How so many rows are cut, of a call of few or of many."""
+        if (n_rows, few) not in self._cuts:
             if len(self._cuts) >= _N_REMEMBERED:
                 self._cuts.clear()
-            self._cuts[n_rows] = self._cut(n_rows)
-        return self._cuts[n_rows]
+            self._cuts[n_rows, few] = self._cut(n_rows, few)
+        return self._cuts[n_rows, few]
 
-    def _cut(self, n_rows: int) -> Cut:
+    def _cut(self, n_rows: int, few: bool) -> Cut:
         launch = self.launch
-        n_threads = self._n_threads(n_rows)
+        n_threads = self._n_threads(n_rows, self._chunks(few).n_chunks)
         n_tiles, n_shared = -(-n_rows // n_threads), self._n_shared(n_threads)
         at_once = self._kernel.blocks_at_once(n_threads, n_shared)
-        spans = self._spans_for(n_tiles, at_once)
+        spans = self._spans_for(n_tiles, at_once, few)
         room_bytes = -(-n_threads * launch.row_bytes // 16) * 16 if self._is_spilled else 0
-        deep_size = self._n_deep * 2 * len(launch.points.t) * n_threads
-        block_bytes = deep_size * launch.dtype.itemsize + room_bytes
-        n_blocks = min(n_tiles * len(spans), at_once, max(1, _MEMORY // max(1, block_bytes)))
-        return Cut(n_threads, n_shared, n_tiles, n_blocks, spans, n_blocks * deep_size, room_bytes)
+        deep_bytes = self._n_deep * 2 * len(launch.points.t) * n_threads * launch.dtype.itemsize
+        n_blocks = min(n_tiles * len(spans), at_once, max(1, _MEMORY // max(1, deep_bytes + room_bytes)))
+        return Cut(
+            n_threads,
+            n_shared,
+            n_tiles,
+            n_blocks,
+            self._pieces[few],
+            self.device.address(spans),
+            len(spans),
+            n_blocks * deep_bytes,
+            room_bytes,
+        )
 
     def _n_shared(self, n_threads: int) -> int:
         return 2 * STREAM_BYTES + (0 if self._is_spilled else n_threads * self.launch.row_bytes)
 
-    def _n_threads(self, n_rows: int) -> int:
+    def _n_threads(self, n_rows: int, n_chunks: int) -> int:
         """Tiles as large as there is room for, but for few rows, which should not leave the device idle."""
         n_threads = self._max_threads
         if not self._is_spilled:
             room = self.device.max_shared - 2 * STREAM_BYTES
             n_threads = min(n_threads, room // self.launch.row_bytes // 32 * 32)
         while n_threads > 64:
-            n_items = -(-n_rows // n_threads) * (len(self.launch.pieces) - 1)
+            n_items = -(-n_rows // n_threads) * n_chunks
             if n_items >= self._kernel.blocks_at_once(n_threads, self._n_shared(n_threads)):
                 break
             n_threads = n_threads // 2 // 32 * 32
         return n_threads
 
-    def _spans_for(self, n_tiles: int, at_once: int) -> Any:
+    def _spans_for(self, n_tiles: int, at_once: int, few: bool) -> Any:
         """Chunks that go to one block: as many spans as keep all blocks of the device busy."""
-        n_chunks = len(self.launch.pieces) - 1
+        n_chunks = self._chunks(few).n_chunks
         # A span costs its share of the chunks, and a tenth of one more for the ranks that it reads.
         n_spans = min(
             range(1, min(n_chunks, 256) + 1),
             key=lambda n: -(-n_tiles * n // at_once) * (1 / n + 0.1 / n_chunks),
         )
-        if n_spans not in self._spans:
-            self._spans[n_spans] = self.device.arrays.asarray(_spans(self.launch, n_spans))
-        return self._spans[n_spans]
+        if (n_spans, few) not in self._spans:
+            spans = _spans(self.launch.cuts, self._chunks(few), n_spans)
+            self._spans[n_spans, few] = self.device.arrays.asarray(spans)
+        return self._spans[n_spans, few]
 
 
-def _spans(launch: Launch, n_spans: int) -> npt.NDArray[np.int32]:
+def _spans(cuts: npt.NDArray[np.int64], chunks: Chunks, n_spans: int) -> npt.NDArray[np.int32]:
     """Chunks one after another, cut where their words come closest to equal shares, and where groups end."""
-    ends = launch.cuts[launch.pieces]
+    ends = cuts[chunks.pieces]
     shares = np.linspace(0, ends[-1], n_spans + 1)
     after = np.clip(np.searchsorted(ends, shares), 1, len(ends) - 1)
-    closest = np.where(shares - ends[after - 1] < ends[after] - shares, after - 1, after)
-    edges = np.unique(np.concatenate([closest, launch.chunks]))
-    group = np.searchsorted(launch.chunks, edges[:-1], side="right") - 1
+    edges = np.where(shares - ends[after - 1] < ends[after] - shares, after - 1, after)
+    if n_spans == chunks.n_chunks:
+        edges = np.arange(n_spans + 1)  # however unequal they are
+    edges = np.unique(np.concatenate([edges, chunks.groups]))
+    group = np.searchsorted(chunks.groups, edges[:-1], side="right") - 1
     return np.stack([group, edges[:-1], edges[1:]], axis=1).astype(np.int32)

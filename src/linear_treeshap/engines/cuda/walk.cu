@@ -343,6 +343,7 @@ struct Reader {
 
     DEVICE explicit Reader(const Vector* first) : record(first), head(bits(first->x)) {}
     DEVICE unsigned op() const { return head & 255; }
+    DEVICE unsigned kind() const { return head & 254; }
     DEVICE const Vector* pass(int n_vectors) {
         const Vector* passed = record;
         record += n_vectors;
@@ -411,19 +412,21 @@ DEVICE void fork(Lane& lane, const Context& at, Reader& reader) {
     split<UP>(lane, at, reader, is_repeated, slot);
 }
 
-/// All records of a piece of the stream. What most often follows a record is looked for before all others.
+/// All records of a piece of the stream. What most often follows a record is looked for before all others; with more
+/// points, moving their numbers between registers would cost more than that saves.
+enum { CHAINS = POINTS <= 4 };
 template <int N_SLOTS>
 DEVICE void walk_piece(Lane& lane, const Context& at, const Vector* first) {
     Reader reader(first);
     for (;;) {
-        switch (reader.op() / 2) {
-            case END / 2:
-                if (reader.op() == END) return;
+        switch (reader.kind()) {
+            case END:
+                if (!(reader.head & 1)) return;
                 reader.pass(1);  // ROOT
                 UNROLL
                 for (int k = 0; k < POINTS; ++k) lane.C[k] = at.weights[k];
                 continue;
-            case DEEP / 2: {
+            case DEEP: {
                 const InMemory slot{at, reader.head >> 11};
                 const bool is_repeated = reader.head >> 8 & 1;
                 const unsigned which = reader.head >> 9 & 3;
@@ -433,10 +436,10 @@ DEVICE void walk_piece(Lane& lane, const Context& at, const Vector* first) {
                 continue;
             }
 // A slot has six ops: three records, each for new and for repeated players.
-#define RECORD(slot, which) (FIRST_OF_SLOTS / 2 + 3 * (slot) + (which))
-#define COMES(slot, which) (slot < N_SLOTS && reader.op() / 2 == RECORD(slot, which))
+#define RECORD(slot, which) (FIRST_OF_SLOTS + 6 * (slot) + 2 * (which))
+#define COMES(slot, which) (CHAINS && slot < N_SLOTS && reader.kind() == RECORD(slot, which))
 #define WALK(slot, which) \
-    if constexpr (slot < N_SLOTS) split<which>(lane, at, reader, reader.op() & 1, InRegisters<slot>{lane})
+    if constexpr (slot < N_SLOTS) split<which>(lane, at, reader, reader.head & 1, InRegisters<slot>{lane})
 #define SPLITS(slot, below, above)                           \
     case RECORD(slot, UP):                                   \
         [[maybe_unused]] up_##slot : WALK(slot, UP);         \
