@@ -1,9 +1,9 @@
-"""How fast values are on a GPU: `python -m benchmarks.gpu write FOLDER` where XGBoost is, `… FOLDER` where a
-GPU is.
+"""How fast values are on a GPU: `python -m benchmarks.gpu write FOLDER` where the libraries of models are,
+`… FOLDER` where a GPU is.
 
 The folder carries trained models as saved explainers, rows, and the processor's values of some of them.
 Answers are checked before anything is timed. Printed is a table in Markdown: the best of seven calls, in
-milliseconds.
+milliseconds. `… FOLDER others` is about models of other kinds, beside all cores of the processor.
 """
 
 from __future__ import annotations
@@ -21,6 +21,8 @@ from linear_treeshap import TreeExplainer
 
 DEPTHS = (6, 8, 12)
 N_TREES, N_FEATURES, N_CHECKED = 100, 80, 500
+OTHERS = ("random-forest", "lightgbm-255", "catboost-500x6", "20-outputs", "categories")
+N_OTHER_ROWS, N_OTHER_TIMED = 2_000, 50_000
 ALLOWED = {"float32": 1e-6, "float64": 1e-12}
 
 
@@ -38,6 +40,73 @@ def write(folder: Path) -> None:
         explainer = TreeExplainer(model)
         explainer.save(folder / f"depth-{depth}.lts")
         np.save(folder / f"depth-{depth}.npy", explainer.shap_values(X[:N_CHECKED]))
+
+
+def write_others(folder: Path) -> None:
+    """Models of other kinds, rows as trees read them, and what is right."""
+    from linear_treeshap.rows.rows import read_rows
+
+    for name, (model, X) in _others().items():
+        explainer = TreeExplainer(model)
+        rows = read_rows(X, explainer.ensemble.row_format)[0:N_OTHER_ROWS]
+        explainer.save(folder / f"{name}.lts")
+        values = explainer.shap_values(X[:N_CHECKED])
+        np.savez_compressed(folder / f"{name}.npz", rows=rows, values=values)
+
+
+def _others() -> dict[str, tuple[Any, Any]]:
+    import lightgbm
+    import xgboost
+    from sklearn.ensemble import RandomForestRegressor
+
+    from . import cases, data
+
+    conductor, attributes = data.superconductor(), data.adult_attributes()
+    forest = RandomForestRegressor(20, max_features=0.3, random_state=0).fit(
+        conductor.X[:5000], conductor.y[:5000]
+    )
+    train = data.generated(20_000)
+    classes = np.digitize(train.y, np.quantile(train.y, np.linspace(0, 1, 21)[1:-1]))
+    settings = {"objective": "multi:softprob", "num_class": 20, "max_depth": 6, "eta": 0.1}
+    of_attribute = np.array([name.split("=")[0] for name in attributes.names])
+    columns = [attributes.X[:, of_attribute == name] for name in dict.fromkeys(of_attribute)]
+    is_category = [column.shape[1] > 1 for column in columns]
+    codes = np.column_stack([c.argmax(axis=1) if c.shape[1] > 1 else c for c in columns])
+    coded = lightgbm.LGBMClassifier(n_estimators=100, num_leaves=63, verbose=-1)
+    coded.fit(codes, attributes.y, categorical_feature=np.flatnonzero(is_category).tolist())
+    return {
+        "random-forest": (forest, conductor.X),
+        "lightgbm-255": (cases.lightgbm(200, 255).model, train.X),
+        "catboost-500x6": (cases.catboost().model, train.X),
+        "20-outputs": (xgboost.train(settings, xgboost.DMatrix(train.X, classes), 20), train.X),
+        "categories": (coded, codes.astype(np.float64)),
+    }
+
+
+def measure_other(folder: Path, name: str) -> None:
+    import cupy
+
+    path = folder / f"{name}.lts"
+    saved = np.load(path.with_suffix(".npz"))
+    explainer: Any = TreeExplainer.load(path, device="cuda")
+    engine, processor = explainer._engine, TreeExplainer.load(path)._engine
+    some = saved["rows"]
+    rows = np.ascontiguousarray(np.tile(some, (-(-N_OTHER_TIMED // len(some)), 1))[:N_OTHER_TIMED])
+    shape = (len(rows), engine.n_players, engine.n_outputs)
+    out, there = cupy.empty(shape, dtype=np.float32), cupy.asarray(rows)
+    engine.values(there, out)
+    expected = saved["values"].reshape(-1, *shape[1:])
+    error = np.abs(out[: len(expected)].get() - expected).max(axis=(0, 1)) / np.abs(expected).max(axis=(0, 1))
+    assert error.max() <= ALLOWED["float32"]
+    best = best_on_gpu(lambda: engine.values(there, out))
+    here = np.empty(shape, dtype=np.float32)
+    cores = best_here(lambda: processor.values(rows, here), 3)
+    walk = engine._walk(np.dtype(np.float32), False)
+    held = [array for stage in walk._stages for array in stage._held] + walk._held
+    n_leaves = explainer.ensemble.n_leaves
+    each = sum(array.nbytes for array in held) / n_leaves
+    numbers = f"{n_leaves:,} | {best:.2f} | {cores:.0f} | {cores / best:.0f} | {each:.0f}"
+    print(f"| {name} | {numbers} |", flush=True)
 
 
 def rows_for(folder: Path, n_rows: int) -> npt.NDArray[np.float32]:
@@ -98,6 +167,10 @@ def measure(folder: Path, depth: int) -> None:
             )
     if depth != DEPTHS[0]:
         return
+    rows = cupy.asarray(rows_for(folder, 10_000))
+    matrices = cupy.empty((10_000, N_FEATURES, N_FEATURES, 1), dtype=np.float32)
+    best = best_on_gpu(lambda: engine.pairs(rows, matrices))
+    print(f"| depth {depth}, float32 | pairs of 10,000 rows on the GPU | {best:.2f} | |", flush=True)
     pinned = cupyx.empty_pinned((100_000, N_FEATURES), dtype=np.float32)
     pinned[:] = rows_for(folder, 100_000)
     there = cupyx.empty_pinned((100_000, N_FEATURES, 1), dtype=np.float32)
@@ -114,6 +187,13 @@ def measure(folder: Path, depth: int) -> None:
 def main(arguments: list[str]) -> None:
     if arguments[0] == "write":
         write(Path(arguments[1]))
+        write_others(Path(arguments[1]))
+        return
+    if "others" in arguments:
+        print("| 50,000 rows | leaves | ms | ms on all cores | ratio | bytes per leaf |")
+        print("|---|---|---|---|---|---|")
+        for name in OTHERS:
+            measure_other(Path(arguments[0]), name)
         return
     print("| model | what | ms | ns per row and tree |\n|---|---|---|---|")
     for depth in DEPTHS:

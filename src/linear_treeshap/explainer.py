@@ -388,6 +388,9 @@ class TreeExplainer:
         """
         explainer = self._as_wide_as(X)
         engine, target = explainer._first_trees(tree_limit), OutputArray(out, dtype, progress)
+        if is_on_gpu(X) and hasattr(engine, "device"):
+            there = explainer._explained_on_gpu(X, engine, check_additivity, target, of_pairs=True)
+            return cast(Array, there)
         user_rows = explainer._read(X)
         values = explainer._explained(user_rows, engine, check_additivity, target, of_pairs=True)
         return target.returned(values, user_rows)
@@ -696,22 +699,32 @@ class TreeExplainer:
         )
 
     def _explained_on_gpu(
-        self, X: Any, engine: Any, check_additivity: bool | float, target: OutputArray
+        self,
+        X: Any,
+        engine: Any,
+        check_additivity: bool | float,
+        target: OutputArray,
+        *,
+        of_pairs: bool = False,
     ) -> Any:
-        """The values of rows that are on a GPU, on the same one; rows that have to be read first are read
-        here."""
+        """The values of rows that are on a GPU, or matrices of pairs, on the same one; rows that have to be
+        read first are read here."""
         rows = None if self._preprocessing is not None else plain_rows(X, self.ensemble.row_format)
         if rows is None or target.out is not None or target.progress:
             user_rows = self._read(X)
-            returned = target.returned(
-                self._explained(user_rows, engine, check_additivity, target), user_rows
-            )
+            values = self._explained(user_rows, engine, check_additivity, target, of_pairs=of_pairs)
+            returned = target.returned(values, user_rows)
             return to_gpu(returned) if target.out is None else returned
         check = partial(self._check, engine=engine, check_additivity=check_additivity)
-        values = values_on_gpu(
-            rows, engine, target.checked_dtype, self._read, None if is_off(check_additivity) else check
+        found = values_on_gpu(
+            rows,
+            engine,
+            target.checked_dtype,
+            self._read,
+            None if is_off(check_additivity) else check,
+            of_pairs=of_pairs,
         )
-        return values[..., 0] if engine.n_outputs == 1 else values
+        return found[..., 0] if engine.n_outputs == 1 else found
 
     def _set_engine(self, asked: Any, order: Any) -> tuple[str, SetEngine]:
         """The engine of an interaction index, and its name."""

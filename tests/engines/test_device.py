@@ -47,15 +47,28 @@ def values_of(engine: Any, rows: Rows, dtype: str = "float64") -> Rows:
     return out
 
 
+def pairs_of(engine: Any, rows: Rows, dtype: str = "float64") -> Rows:
+    shape = (len(rows), engine.n_players, engine.n_players, engine.n_outputs)
+    out = np.full(shape, np.nan, dtype=dtype)
+    engine.pairs(rows, out)
+    return out
+
+
 def assert_as_the_processor(ensemble: TreeEnsemble, rows: Rows, device: Device, **options: Any) -> None:
+    """Values; and pairs, of few rows, because the processor takes its time for them."""
     engine = device_engine(ensemble, device, **options)
-    expected = values_of(ValueEngine(engine.program), rows)
-    largest = np.abs(expected).max(axis=1, keepdims=True, initial=0)
-    for dtype, tolerance in TOLERANCE.items():
-        error = np.abs(values_of(engine, rows, dtype) - expected)
-        scale = largest if dtype == "float64" else largest.max(axis=0)
-        # A row may have no value but those that are beside nothing in any leaf.
-        assert (error <= tolerance * scale + 1e-18 * np.abs(ensemble.value).max()).all(), dtype
+    processor = ValueEngine(engine.program)
+    for explain, some in ((values_of, rows), (pairs_of, rows[:20])):
+        if explain is pairs_of and engine.n_players > 100:
+            continue  # matrices of so many would be most of the time
+        expected = explain(processor, some)
+        largest = np.abs(expected).max(axis=tuple(range(1, expected.ndim - 1)), keepdims=True, initial=0)
+        for dtype, tolerance in TOLERANCE.items():
+            error = np.abs(explain(engine, some, dtype) - expected)
+            scale = largest if dtype == "float64" else largest.max(axis=0)
+            # A row may have no value but those that are beside nothing in any leaf.
+            least = 1e-18 * np.abs(ensemble.value).max()
+            assert (error <= tolerance * scale + least).all(), (explain.__name__, dtype)
 
 
 @pytest.mark.parametrize("seed", range(12))
@@ -153,6 +166,17 @@ def test_every_index(asked: Any, device: Device) -> None:
     assert_as_the_processor(ensemble, random_rows(rng, ensemble, 40), device, index=index_of(asked, 7))
 
 
+def test_pairs_are_left_to_the_processor_where_factors_are_zero(caplog: pytest.LogCaptureFixture) -> None:
+    """All others are present always, so those who fail their edges have a factor of zero."""
+    rng = np.random.default_rng(0)
+    ensemble = random_ensemble(rng, n_features=7, n_trees=5)
+    engine = device_engine(ensemble, index=index_of(("weighted_banzhaf", 1), 7))
+    rows = random_rows(rng, ensemble, 5)
+    with caplog.at_level(logging.INFO, logger="linear_treeshap"):
+        np.testing.assert_array_equal(pairs_of(engine, rows), pairs_of(ValueEngine(engine.program), rows))
+    assert "the processor computes them" in caplog.text
+
+
 def test_groups(device: Device) -> None:
     rng = np.random.default_rng(0)
     ensemble = random_ensemble(rng, n_features=12, n_trees=12, max_leaves=60, max_depth=9)
@@ -212,8 +236,21 @@ def test_bits_depend_on_no_shape_of_the_device() -> None:
     shapes = [PlainDevice(n_blocks=1), PlainDevice(n_blocks=50), PlainDevice(max_shared=18_000)]
     shapes += [PlainDevice(n_rows=37), PlainDevice(max_shared=16_400)]
     for dtype in TOLERANCE:
-        found = {values_of(device_engine(ensemble, shape), rows, dtype).tobytes() for shape in shapes}
-        assert len(found) == 1
+        for explain in (values_of, pairs_of):
+            found = {explain(device_engine(ensemble, shape), rows, dtype).tobytes() for shape in shapes}
+            assert len(found) == 1
+
+
+def test_few_rows_and_many_are_cut_into_chunks_of_other_sizes() -> None:
+    """So their bits may differ, and no more than these; they do not depend on the rows beside them."""
+    rng = np.random.default_rng(0)
+    ensemble = copies(random_ensemble(rng, n_features=4, n_trees=6, max_leaves=6, max_depth=3), 4)
+    rows = np.tile(random_rows(rng, ensemble, 100), (400, 1))
+    engine = device_engine(ensemble, PlainDevice(n_rows=10_000))
+    for dtype, tolerance in TOLERANCE.items():
+        few, many = values_of(engine, rows[:100], dtype), values_of(engine, rows, dtype)
+        assert many.tobytes() == np.tile(many[:100], (400, 1, 1)).tobytes()
+        assert np.abs(many[:100] - few).max() <= tolerance * np.abs(few).max()
 
 
 def test_a_leaf_takes_few_bytes() -> None:
@@ -247,10 +284,14 @@ def test_an_explainer_on_a_device_explains_the_same(caplog: pytest.LogCaptureFix
     np.testing.assert_allclose(single, values, rtol=0, atol=1e-6 * np.abs(values).max())
     np.testing.assert_array_equal(there(X).base_values, here(X).base_values)
     with caplog.at_level(logging.INFO, logger="linear_treeshap"):
+        pairs = here.shap_interaction_values(X)
+        found = there.shap_interaction_values(X)
+        np.testing.assert_allclose(found, pairs, rtol=0, atol=1e-12 * np.abs(pairs).max())
+        assert not caplog.records
         for _ in range(2):
-            np.testing.assert_array_equal(there.shap_interaction_values(X), here.shap_interaction_values(X))
+            np.testing.assert_array_equal(there.interactions(X).values, here.interactions(X).values)
         assert [record.message for record in caplog.records] == [
-            "Interactions are not computed on a GPU yet: the processor computes them."
+            "Interactions of sets are not computed on a GPU yet: the processor computes them."
         ]
         caplog.clear()
         background = TreeExplainer(ensemble, X[:5], device="cuda")

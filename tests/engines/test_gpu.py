@@ -53,6 +53,16 @@ def test_values_stay_where_the_rows_are(explainer: Any, cupy: Any, dtype: str) -
     assert there.get().tobytes() == here.tobytes()
 
 
+@pytest.mark.parametrize("dtype", ["float32", "float64"])
+def test_pairs_stay_where_the_rows_are(explainer: Any, cupy: Any, dtype: str) -> None:
+    X = rows_for(explainer.ensemble, 3000)
+    here = explainer.shap_interaction_values(X, dtype=dtype)
+    there = explainer.shap_interaction_values(cupy.asarray(X), dtype=dtype)
+    assert isinstance(here, np.ndarray)
+    assert isinstance(there, cupy.ndarray)
+    assert there.get().tobytes() == here.tobytes()
+
+
 def test_rows_of_pytorch(explainer: Any) -> None:
     torch = pytest.importorskip("torch")
     X = rows_for(explainer.ensemble, 100)
@@ -132,8 +142,11 @@ def test_pinned_memory_and_blocks(explainer: Any, cupy: Any, n_rows: int) -> Non
     pinned, out = cupyx.empty_pinned(X.shape), cupyx.empty_pinned((n_rows, 9, 2))
     pinned[:] = X
     explainer._engine.values(pinned, out)
+    first = out[:500].copy()
+    assert all(np.array_equal(out[i : i + 500], first[: n_rows - i]) for i in range(0, n_rows, 500))
+    # A call of few rows is cut into other chunks.
     few = explainer.shap_values(X[:500])
-    assert all(np.array_equal(out[i : i + 500], few[: n_rows - i]) for i in range(0, n_rows, 500))
+    np.testing.assert_allclose(first, few, rtol=0, atol=1e-14 * np.abs(few).max())
     assert explainer.shap_values(X, check_additivity=False).tobytes() == out.tobytes()
 
 

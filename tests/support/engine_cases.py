@@ -90,10 +90,11 @@ def _classes(ensemble: TreeEnsemble, background: Background, kernel: str | None)
     return Case(engine.values, (engine.n_players, engine.n_outputs))
 
 
-def _on_device(name: str) -> Callable[[TreeEnsemble, Background, str | None], Case]:
+def _on_device(name: str, n_axes: int = 1) -> Callable[[TreeEnsemble, Background, str | None], Case]:
     def make(ensemble: TreeEnsemble, background: Background, kernel: str | None) -> Case:
         engine = device_engine(ensemble, DEVICES[name](), kernel=kernel)
-        return Case(engine.values, (engine.n_players, engine.n_outputs))
+        explain = engine.values if n_axes == 1 else engine.pairs
+        return Case(explain, (*[engine.n_players] * n_axes, engine.n_outputs))
 
     return make
 
@@ -136,6 +137,15 @@ CASES = {
             n_long=400_000 if name == "gpu" else 4_000,
             rounds_float32=False,
             definition=lambda e, x, b: oracle.shapley_values(e, x, by="leaves"),
+        )
+        for name in DEVICES
+    },
+    **{
+        f"pairs on {name}": Kind(
+            _on_device(name, 2),
+            n_long=100_000 if name == "gpu" else 2_000,
+            rounds_float32=False,
+            definition=lambda e, x, b: oracle.interaction_values(e, x, by="leaves"),
         )
         for name in DEVICES
     },

@@ -25,10 +25,14 @@ def values_on_gpu(
     dtype: npt.DTypeLike,
     read: Callable[[Any], UserRows],
     check: Callable[[UserRows], Checks] | None,
+    *,
+    of_pairs: bool = False,
 ) -> Any:
-    """(n_rows, n_players, n_outputs) of ``rows`` that kernels can read; None checks nothing."""
-    values = engine.device.arrays.empty((len(rows), engine.n_players, engine.n_outputs), dtype=dtype)
-    engine.values(rows, values)
+    """(n_rows, n_players, n_outputs) of ``rows`` that kernels can read, or a matrix of pairs for each; None
+    checks nothing."""
+    shape = (len(rows), *[engine.n_players] * (2 if of_pairs else 1), engine.n_outputs)
+    values = engine.device.arrays.empty(shape, dtype=dtype)
+    (engine.pairs if of_pairs else engine.values)(rows, values)
     if check is not None and len(rows):
         some = np.unique(np.linspace(0, len(rows) - 1, min(len(rows), SAMPLED_ROWS)).astype(np.int64))
         table = read(rows[some].get())

@@ -101,7 +101,7 @@ class Gpu:
         return self.arrays.cuda.Device(self.number)  # type: ignore[no-any-return]
 
     def kernel(self, file: str, name: str, defines: Mapping[str, Any]) -> Kernel:
-        key = (file, *defines.items())
+        key = (file, name, *defines.items())
         with self._lock:
             if key not in self._kernels:
                 self._kernels[key] = _GpuKernel(self, file, name, defines)

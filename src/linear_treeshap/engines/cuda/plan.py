@@ -10,15 +10,15 @@ others. None of this depends on the rows or on the device, so bits do not either
 from __future__ import annotations
 
 from collections.abc import Callable, Iterator
-from dataclasses import dataclass
-from functools import partial
+from dataclasses import dataclass, replace
+from functools import cached_property, partial
 from typing import Any
 
 import numpy as np
 import numpy.typing as npt
 
 from ...model.ensemble import TreeEnsemble
-from ..indices import Index
+from ..indices import Index, Rule
 from .conditions import Conditions
 from .records import Points, write
 from .trees import Trees
@@ -27,6 +27,9 @@ __all__ = ["Chunks", "Launch", "Model"]
 
 #: Points lie inside of (0, 1), so far that a float32 walk has numbers for them.
 _END = 2.0**-64
+#: The sum of w / (1 - t) over the points of a rule: what a rounding of a factor becomes in pairs. It is below
+#: 10 for the Shapley value of a hundred players.
+_MAX_QUOTIENT = 1024
 
 Int64 = npt.NDArray[np.int64]
 
@@ -49,8 +52,9 @@ _FEW_LEAVES = 0.25
 #: Leaves whose largest is this much larger than their mean are rare and huge: one limb has no digits for the
 #: others.
 _WILD = 2.0**24
-#: Bits of a total below the sum of the largest leaf of each tree, and some above it.
-_TOTAL_BITS = 60
+#: Bits of a total below the sum of the largest leaf of each tree, and some above it: a pair may get four
+#: times that.
+_TOTAL_BITS = 58
 
 
 @dataclass(frozen=True, eq=False)
@@ -98,26 +102,50 @@ class Model:
         outputs = [Trees.of_output(ensemble, o, player, conditions) for o in range(ensemble.n_outputs)]
         return cls(conditions, outputs, index, n_players, any(map(_is_wild, outputs)))
 
+    @cached_property
+    def pairs(self) -> Int64:
+        """(n_players, n_players) the number of each pair that meets on a path; -1 for the others."""
+        table = np.full((self.n_players, self.n_players), -1, dtype=np.int64)
+        for trees in self.outputs:
+            split, above, _ = trees.partners
+            table[trees.player[split], trees.player[above]] = 0
+        first, second = np.nonzero(np.triu(np.maximum(table, table.T) >= 0))
+        table[first, second] = table[second, first] = np.arange(len(first))
+        return table
+
+    @cached_property
+    def _longest_rule(self) -> Rule:
+        return self.index.rule(max((int(t.n_path_players.max(initial=1)) for t in self.outputs), default=1))
+
+    @property
+    def can_divide(self) -> bool:
+        """Is no factor so small that pairs would be zero divided by zero? It is at t = 1, where players that
+        are present and fail their edges are worth nothing; rules of Gauss stay away from that."""
+        _, absent, weights = self._longest_rule
+        return bool((np.abs(weights) / np.maximum(absent, _END)).sum() < _MAX_QUOTIENT)
+
     @property
     def total_bits(self) -> int:
         """The power of two that totals are multiplied by: fewer if the weights of the rule do not add up to
         one."""
-        most = max((int(t.n_path_players.max(initial=1)) for t in self.outputs), default=1)
-        weights = self.index.rule(most)[2]
+        weights = self._longest_rule[2]
         return _TOTAL_BITS - max(0, int(np.ceil(np.log2(max(np.abs(weights).sum(), 1.0)))))
 
-    def launches(self, dtype: npt.DTypeLike, n_register_slots: Callable[[int, int], int]) -> list[Launch]:
+    def launches(
+        self, dtype: npt.DTypeLike, n_register_slots: Callable[[int, int], int], *, with_pairs: bool = False
+    ) -> list[Launch]:
         """``n_register_slots`` says how many for a number of points, and the bytes of a number."""
+        pairs = self.pairs if with_pairs else None
         drafts: dict[tuple[bytes, bytes, int], _Draft] = {}
         for output, trees in enumerate(self.outputs):
-            for some, real in _by_type(trees, np.dtype(dtype)):
+            for some, real in _by_type(replace(trees, is_flat=with_pairs), np.dtype(dtype)):
                 item = real.itemsize
                 small = some.cut(partial(_is_too_large, item))
                 for points, members in _classes(small, self.index):
                     for part in _parts(points):
                         key = part.t.tobytes(), part.weights.tobytes(), item
                         if key not in drafts:
-                            drafts[key] = _Draft(part, n_register_slots(len(part.t), item), real)
+                            drafts[key] = _Draft(part, n_register_slots(len(part.t), item), real, pairs)
                         drafts[key].add(output, small.some(members))
         return [draft.launch() for draft in drafts.values()]
 
@@ -203,8 +231,10 @@ def _parts(points: Points) -> Iterator[Points]:
 class _Draft:
     """A launch while groups are added to it."""
 
-    def __init__(self, points: Points, n_register_slots: int, dtype: np.dtype[Any]) -> None:
-        self.points, self.n_register_slots, self.dtype = points, n_register_slots, dtype
+    def __init__(
+        self, points: Points, n_register_slots: int, dtype: np.dtype[Any], pairs: Int64 | None
+    ) -> None:
+        self.points, self.n_register_slots, self.dtype, self.pairs = points, n_register_slots, dtype, pairs
         self.words: list[npt.NDArray[Any]] = []
         self.cuts: list[int] = [0]
         self.groups: list[tuple[int, int, int, int, int]] = []
@@ -264,6 +294,7 @@ class _Draft:
             self.points,
             n_register_slots=self.n_register_slots,
             dtype=self.dtype,
+            pairs=self.pairs,
         )
         ends = list(_chunk_ends(np.ones_like(trees.n_leaves), trees.n_leaves, *_SMALL_CHUNK))
         words, cuts, pieces = records.in_pieces(ends)

@@ -27,7 +27,8 @@ Float64 = npt.NDArray[np.float64]
 STREAM_BYTES = 8192
 
 _VECTOR = 4
-_END, _ROOT, _DEEP, _LEAF, _PAIR, _TWIG, _BRANCH, _SLOTS = 0, 1, 2, 4, 6, 8, 10, 12  # `Op` of walk.cu
+_END, _ROOT, _DEEP, _PARTNER, _LEAF = 0, 1, 2, 4, 6  # `Op` of walk.cu
+_PAIR, _TWIG, _BRANCH, _SLOTS = 8, 10, 12, 14
 _N_SPLIT_OPS = 6
 
 
@@ -42,6 +43,11 @@ class Points:
     def tau(self, cover: Float64) -> Float64:
         """(n, n_points) the share of a player's factor above that is not due to its covers."""
         return self.t / (self.t + self.absent * cover[:, None])
+
+    def rho(self, cover: Float64) -> Float64:
+        """(n, n_points) what a player's factor becomes if it is taken for its difference: present and absent,
+        its edges being satisfied."""
+        return (1 - cover[:, None]) / (self.t + self.absent * cover[:, None])
 
 
 @dataclass(frozen=True, eq=False)
@@ -79,8 +85,12 @@ def write(
     *,
     n_register_slots: int,
     dtype: npt.DTypeLike,
+    pairs: Int64 | None = None,
 ) -> Records:
-    """The records of ``trees``, which number players and columns as ``player`` and ``column`` say."""
+    """The records of ``trees``, which number players and columns as ``player`` and ``column`` say.
+
+    With the numbers of ``pairs`` of players (their own numbers), also records of what pairs get.
+    """
     tau_words = _VECTOR * -(-len(points.t) // _VECTOR)
     repeated = trees.above >= 0
     more = np.where(repeated, tau_words, 0)
@@ -90,10 +100,15 @@ def write(
     size[trees.kind == Kind.TWIG] = 20
     size[trees.kind == Kind.BRANCH] = 44
     up_size = np.where(repeated, 8, 4) + more
+    partner_words = _VECTOR + tau_words
+    n_partners = np.zeros(len(trees.left), dtype=np.int64)
+    if pairs is not None:
+        n_partners += np.bincount(trees.partners[0], minlength=len(trees.left))
+    tail = partner_words * n_partners  # after the last record of a split
     splits_by_level = [nodes[trees.kind[nodes] == Kind.SPLIT] for nodes in trees.levels]
     for nodes in reversed(splits_by_level):
         below = size[trees.left[nodes]] + size[trees.right[nodes]]
-        size[nodes] = 8 + 2 * more[nodes] + up_size[nodes] + below
+        size[nodes] = 8 + 2 * more[nodes] + up_size[nodes] + below + tail[nodes]
     roots = trees.first[:-1]
     tree_starts = np.concatenate([[0], np.cumsum(_VECTOR + size[roots])]).astype(np.int64)
     start = np.zeros(len(trees.left), dtype=np.int64)
@@ -104,7 +119,8 @@ def write(
     page = _Page(trees, player, column, points, dtype, int(tree_starts[-1]))
     page.roots(tree_starts[:-1])
     page.bottoms(start)
-    page.splits(start, size, more, up_size, n_register_slots)
+    up = start + size - up_size - tail
+    page.splits(start, up, more, n_register_slots)
     # A split of two bottoms is walked at once.
     in_fork = np.zeros(len(trees.left), dtype=np.bool_)
     forks = np.flatnonzero(trees.slot == 0)
@@ -112,7 +128,13 @@ def write(
     alone = (trees.kind != Kind.NONE) & ~in_fork
     starts = [tree_starts, start[alone]]
     rest = np.flatnonzero(trees.slot > 0)
-    starts += [start[trees.right[rest]] - 4 - more[rest], start[rest] + size[rest] - up_size[rest]]
+    starts += [start[trees.right[rest]] - 4 - more[rest], up[rest]]
+    if pairs is not None:
+        splits = trees.partners[0]
+        number = np.arange(len(splits)) - np.searchsorted(splits, splits)  # of a split's partners
+        places = up[splits] + up_size[splits] + partner_words * number
+        page.partners(places, pairs)
+        starts.append(places)
     return Records(page.words, np.unique(np.concatenate(starts)), tree_starts)
 
 
@@ -167,12 +189,12 @@ class _Page:
         self._twigs(at + 12, left, at + 2)
         self._twigs(at + 28, right, at + 3)
 
-    def splits(self, start: Int64, size: Int64, more: Int64, up_size: Int64, n_register_slots: int) -> None:
+    def splits(self, start: Int64, up: Int64, more: Int64, n_register_slots: int) -> None:
         trees = self.trees
         nodes = np.flatnonzero(trees.kind == Kind.SPLIT)
         down = start[nodes]
         middle = start[trees.right[nodes]] - 4 - more[nodes]
-        up = start[nodes] + size[nodes] - up_size[nodes]
+        up = up[nodes]
         slot, repeated = trees.slot[nodes], trees.above[nodes] >= 0
 
         def head(which: int) -> Int64:
@@ -191,6 +213,15 @@ class _Page:
         self._real(up[repeated] + 4, trees.cover_above[again])
         for place in (down + 4, middle + 4, up + 8):
             self._tau(place[repeated], again)
+
+    def partners(self, start: Int64, pairs: Int64) -> None:
+        trees = self.trees
+        split, above, is_right = trees.partners
+        number = pairs[trees.player[split], trees.player[above]]
+        ratio = np.where(is_right, trees.w_right[above], trees.w_left[above])
+        self._whole(start, np.full(len(start), _PARTNER), number, trees.slot[above] << 1 | is_right)
+        for k, rho in enumerate(self.points.rho(trees.cover_above[above] * ratio).T):
+            self._real(start + _VECTOR + k, rho)
 
     def _twigs(self, start: Int64, nodes: Int64, last_of_right: Int64) -> None:
         trees = self.trees

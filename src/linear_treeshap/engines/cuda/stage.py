@@ -15,7 +15,7 @@ from .device import C_NAMES, Device
 from .plan import Chunks, Launch
 from .records import STREAM_BYTES
 
-__all__ = ["Cut", "Stage", "register_slots"]
+__all__ = ["Cut", "Room", "Stage", "register_slots"]
 
 #: Threads of a block, by the bytes of a number: more would have too few registers for what they know.
 _MAX_THREADS = {4: 512, 8: 256}
@@ -52,10 +52,33 @@ class Cut:
         return self.deep_bytes + self.n_blocks * self.room_bytes
 
 
+class Room:
+    """The memory of one call: totals, those of pairs, ranks, and states of splits, one after another."""
+
+    def __init__(
+        self, n_rows: int, cuts: list[Cut], shape: tuple[int, int, int, int], n_columns: int
+    ) -> None:
+        """``shape`` is (n_limbs, n_outputs, n_players, n_pairs)."""
+        n_limbs, self.n_outputs, self.n_players, self.n_pairs = shape
+        self.pitch = -(-max([n_rows, *(cut.n_tiles * cut.n_threads for cut in cuts)]) // 64) * 64
+        self.n_of_players = n_limbs * self.n_outputs * self.n_players * self.pitch
+        self.n_totals = self.n_of_players + n_limbs * self.n_outputs * self.n_pairs * self.pitch
+        self.n_ranks = n_columns * self.pitch
+        self.n_bytes = 8 * self.n_totals + self.n_ranks + max((cut.n_bytes for cut in cuts), default=0)
+
+    def put_at(self, address: int) -> None:
+        """Where it is on the device."""
+        self.totals, self.pairs = address, address + 8 * self.n_of_players
+        self.ranks = address + 8 * self.n_totals
+        self.states = self.ranks + self.n_ranks
+
+
 class Stage:
     """A `Launch` on a device, with totals of so many limbs, multiplied by two to ``total_bits``."""
 
-    def __init__(self, launch: Launch, device: Device, n_limbs: int, total_bits: int) -> None:
+    def __init__(
+        self, launch: Launch, device: Device, n_limbs: int, total_bits: int, with_pairs: bool
+    ) -> None:
         self.launch, self.device = launch, device
         n_points, item = len(launch.points.t), launch.dtype.itemsize
         self._max_threads = _MAX_THREADS[item]
@@ -72,10 +95,13 @@ class Stage:
                 "LIMBS": n_limbs,
                 "SPILLED": int(self._is_spilled),
                 "THREADS": self._max_threads,
+                "PAIRS": int(with_pairs),
             },
         )
         points, scale = launch.points, [2.0**total_bits]
-        rule = np.concatenate([points.weights, points.t, 1 / points.t, scale]).astype(launch.dtype)
+        rule = np.concatenate([points.weights, points.t, 1 / points.t, -1 / points.absent, scale]).astype(
+            launch.dtype
+        )
         tables = (launch.words, launch.cuts, launch.groups, launch.players, launch.columns, rule)
         pieces = (launch.large.pieces, launch.small.pieces)
         self._held = [device.arrays.asarray(table) for table in (*tables, *pieces)]
@@ -87,11 +113,8 @@ class Stage:
     def _chunks(self, few: bool) -> Chunks:
         return self.launch.small if few else self.launch.large
 
-    def walk(
-        self, cut: Cut, ranks: int, totals: int, memory: int, n_players: int, n_limb: int, pitch: int
-    ) -> None:
-        """Add to totals, (n_limbs, n_outputs, n_players, pitch), what rows with these ranks get. All are
-        addresses on the device."""
+    def walk(self, cut: Cut, room: Room) -> None:
+        """Add to totals what rows with these ranks get."""
         self._kernel.launch(
             cut.n_blocks,
             cut.n_threads,
@@ -103,14 +126,16 @@ class Stage:
             cut.spans,
             cut.n_spans,
             *self._places,
-            ranks,
-            pitch,
+            room.ranks,
+            room.pitch,
             cut.n_tiles,
-            totals,
-            n_players,
-            n_limb,
-            memory,
-            memory + cut.deep_bytes,
+            room.totals,
+            room.n_players,
+            room.n_outputs * room.n_players * room.pitch,
+            room.pairs,
+            room.n_pairs,
+            room.states,
+            room.states + cut.deep_bytes,
             cut.room_bytes,
         )
 

@@ -50,6 +50,7 @@ class Trees:
     w_right: Float64
     value: Float64
     exponent: int = 0  # values are those of the leaves divided by two to this
+    is_flat: bool = False  # every split is walked alone, which pairs of players need
 
     @classmethod
     def of_output(
@@ -176,6 +177,32 @@ class Trees:
         np.maximum.at(most, self.tree, seen)
         return most
 
+    @cached_property
+    def partners(self) -> tuple[Int64, Int64, Bool]:
+        """Each split, and for each other player above it the closest split of that player, and whether this
+        one is on its right."""
+        split = above = np.empty(0, dtype=np.int64)
+        side = np.empty(0, dtype=np.bool_)
+        splits, aboves, sides = [split], [above], [side]
+        for nodes in self.levels:
+            other = self.player[above] != self.player[split]
+            split, above, side = split[other], above[other], side[other]
+            splits.append(split)
+            aboves.append(above)
+            sides.append(side)
+            # What is above a node is above its children, and so is the node itself.
+            inner = nodes[~self.is_leaf[nodes]]
+            children = (self.left, self.right)
+            below = [child[split] for child in children] + [child[inner] for child in children]
+            keep = ~self.is_leaf[np.concatenate(below)]
+            split = np.concatenate(below)[keep]
+            above = np.concatenate([above, above, inner, inner])[keep]
+            on_left, on_right = np.zeros(len(inner), dtype=np.bool_), np.ones(len(inner), dtype=np.bool_)
+            side = np.concatenate([side, side, on_left, on_right])[keep]
+        split = np.concatenate(splits)
+        order = np.argsort(split, kind="stable")
+        return split[order], np.concatenate(aboves)[order], np.concatenate(sides)[order]
+
     # -- what is walked at once ------------------------------------------------------------------------------
 
     @cached_property
@@ -189,9 +216,10 @@ class Trees:
             all_new[nodes] = (self.above[nodes] < 0) & all_new[left] & all_new[right]
         whole = np.full(len(self.left), Kind.SPLIT, dtype=np.int8)
         whole[height == 0] = Kind.LEAF
-        whole[height == 1] = Kind.PAIR
-        whole[(height == 2) & all_new] = Kind.TWIG
-        whole[(height == 3) & all_new] = Kind.BRANCH
+        if not self.is_flat:
+            whole[height == 1] = Kind.PAIR
+            whole[(height == 2) & all_new] = Kind.TWIG
+            whole[(height == 3) & all_new] = Kind.BRANCH
         kind = np.full(len(self.left), Kind.NONE, dtype=np.int8)
         kind[self.first[:-1]] = whole[self.first[:-1]]
         for nodes in self.levels:
@@ -228,6 +256,7 @@ class Trees:
             np.where(parent < 0, -1, parent - start),
             self.is_right[nodes],
             exponent=self.exponent,
+            is_flat=self.is_flat,
             **{name: getattr(self, name)[nodes] for name in _NUMBERS},
         )
 
@@ -306,6 +335,7 @@ class Trees:
             np.where(parent < 0, -1, moved[parent]),
             self.is_right[kept],
             exponent=self.exponent,
+            is_flat=self.is_flat,
             **{name: getattr(self, name)[kept] for name in _NUMBERS},
         )
 
@@ -349,5 +379,6 @@ def _joined(trees: list[Trees]) -> Trees:
         moved("parent"),
         np.concatenate([some.is_right for some in trees]),
         exponent=trees[0].exponent,
+        is_flat=trees[0].is_flat,
         **{name: np.concatenate([getattr(some, name) for some in trees]) for name in _NUMBERS},
     )

@@ -3,7 +3,8 @@
 // A thread has a row, a block has a tile of them, and all go through the same stream of records, which records.py
 // writes and explains. Compiled for: REAL, the type of the walk; POINTS; REGISTER_SLOTS, splits whose state is in
 // registers, the others having theirs in `deep`; MASKS, words that hold a bit per slot; LIMBS of a total; SPILLED, if
-// what belongs in shared memory is too large for it; THREADS of a block, at most.
+// what belongs in shared memory is too large for it; THREADS of a block, at most; PAIRS, if
+// pairs of players get something as well, whose totals are (LIMBS, n_outputs, n_pairs, pitch).
 //
 // With t the probability that another player is present, C the product of the factors of the edges above a node, and G
 // the sum over the leaves below it, of values times the factors from there on, a split of a player whose closest edge
@@ -33,9 +34,10 @@ struct alignas(4 * sizeof(Real)) Vector {
 enum Op {
     END,  // of a piece of the stream
     ROOT,
-    DEEP,      // a split whose state is in memory: which of the six that follow, and the slot, are in the head
-    LEAF = 4,  // two that are told apart by their last bit only are of one kind
-    PAIR = 6,
+    DEEP,         // a split whose state is in memory: which of the six that follow, and the slot, are in the head
+    PARTNER = 4,  // of the player of the split before: what the pair gets
+    LEAF = 6,     // two that are told apart by their last bit only are of one kind
+    PAIR = 8,
     PAIR_REPEATED,
     TWIG,
     TWIG_SHARED,  // by splits of the same player
@@ -54,12 +56,22 @@ struct Context {
     Int deep_stride;
     const Real* weights;
     Real t[POINTS], one_over_t[POINTS];
+    Real scale;  // of totals
+#if PAIRS
+    Real rho_of_others[POINTS];  // of partners whose edges the row fails
+    Int* pairs;                  // totals of the row
+    unsigned pitch_bytes;
+    Int n_limb;
+#endif
 };
 
 /// What a thread knows of its row on the way through a tree.
 struct Lane {
     Real C[POINTS], G[POINTS];
     Real C_above[REGISTER_SLOTS][POINTS], G_left[REGISTER_SLOTS][POINTS];
+#if PAIRS
+    Real differences[POINTS];  // of the split before: what its player gets at each point
+#endif
     unsigned went_left[MASKS], held[MASKS];  // a bit per slot; held: the edges above of the same player
 };
 
@@ -202,11 +214,41 @@ DEVICE void up(Lane& lane, const Context& at, const Vector* record, const Slot s
     for (int k = 0; k < POINTS; ++k) {
         const Real left = slot.G(k), right = lane.G[k];
         const Real mean = fma(head.z, left, head.w * right), d = fma(d_left, left, d_right * right);
-        phi = fma(slot.C(k) * kappa_of<REPEATED>(at, tau[k], c, k), d, phi);
+        const Real weight = slot.C(k) * kappa_of<REPEATED>(at, tau[k], c, k);
+        phi = fma(weight, d, phi);
+#if PAIRS
+        lane.differences[k] = weight * d;
+#endif
         lane.G[k] = fma(tau[k], d, mean);
     }
     value_of(at, head.y) = phi;
 }
+
+/// Adds a number to one of the totals.
+DEVICE void add_to_total(Int* to, [[maybe_unused]] Int n_limb, Real x) {
+    const Int whole = nearest(x);
+    // Nobody waits for what is added atomically, as one would for what is there.
+    add_atomically(to, whole);
+#if LIMBS == 2
+    add_atomically(to + n_limb, nearest(((double)x - (double)whole) * 0x1p40));
+#endif
+}
+
+#if PAIRS
+/// The derivative by a second player: its factor gives way to its difference. {op, pair, edge, -}, rho
+DEVICE void partner(Lane& lane, const Context& at, const Vector* record) {
+    const Vector head = record[0];
+    Real rho[POINTS];
+    read_tau<true>(at, record + 1, rho);
+    const bool is_satisfied = holds(lane, bits(head.z));
+    Real sum = 0;
+    UNROLL
+    for (int k = 0; k < POINTS; ++k) {
+        sum = fma(lane.differences[k], is_satisfied ? rho[k] : at.rho_of_others[k], sum);
+    }
+    add_to_total((Int*)((char*)at.pairs + (Int)at.pitch_bytes * bits(head.y)), at.n_limb, sum * at.scale);
+}
+#endif
 
 // -- bottoms
 // -------------------------------------------------------------------------------------------------------------
@@ -426,6 +468,11 @@ DEVICE void walk_piece(Lane& lane, const Context& at, const Vector* first) {
                 UNROLL
                 for (int k = 0; k < POINTS; ++k) lane.C[k] = at.weights[k];
                 continue;
+#if PAIRS
+            case PARTNER:
+                partner(lane, at, reader.pass(1 + TAU_VECTORS));
+                continue;
+#endif
             case DEEP: {
                 const InMemory slot{at, reader.head >> 11};
                 const bool is_repeated = reader.head >> 8 & 1;
@@ -483,28 +530,24 @@ DEVICE void copy_piece(char* to, const Real* stream, const Int* cuts, Int piece,
 
 /// Adds the values of one chunk to the totals of a row, and begins again from zero.
 DEVICE void add_to_totals(const Context& at, const int* players, int n_players, Int* totals, unsigned pitch_bytes,
-                          [[maybe_unused]] Int n_limb, Real scale) {
+                          Int n_limb) {
     UNROLL_4
     for (int p = 0; p < n_players; ++p) {
         Real& phi = ((Real*)at.phi)[p];
-        const Real x = phi * scale;  // a power of two: exact
+        const Real x = phi * at.scale;  // a power of two: exact
         phi = 0;
         Int* to = (Int*)((char*)totals + (Int)pitch_bytes * (unsigned)players[p]);
-        const Int whole = nearest(x);
-        // Nobody waits for what is added atomically, as one would for what is there.
-        if (x != 0) add_atomically(to, whole);
-#if LIMBS == 2
-        if (x != 0) add_atomically(to + n_limb, nearest(((double)x - (double)whole) * 0x1p40));
-#endif
+        if (x != 0) add_to_total(to, n_limb, x);
     }
 }
 
 /// A block takes a tile of rows, as many as it has threads, through a span of chunks, and then another one.
-/// `rule` has weights, points, their inverses, and what values are multiplied by; `room` is (blocks, room_bytes) if
-/// SPILLED.
+/// `rule` has weights, points, their inverses, -1 / (1 - t), and what values are multiplied by; `room` is (blocks,
+/// room_bytes) if SPILLED.
 KERNEL(walk, THREADS, const Real* stream, const Int* cuts, const Int* pieces, const Group* groups, const Span* spans,
        Int n_spans, const int* players, const int* columns, const Real* rule, const Rank* ranks, Int pitch, Int n_tiles,
-       Int* totals, Int n_players, Int n_limb, Real* deep, char* room, Int room_bytes) {
+       Int* totals, Int n_players, Int n_limb, [[maybe_unused]] Int* pairs, [[maybe_unused]] Int n_pairs, Real* deep,
+       char* room, Int room_bytes) {
     SHARED(shared);
     char* const buffers = shared;
     char* const tile_room = SPILLED ? room + BLOCK * room_bytes : shared + 2 * STREAM_BYTES;
@@ -532,6 +575,14 @@ KERNEL(walk, THREADS, const Real* stream, const Int* cuts, const Int* pieces, co
             my.deep = deep + BLOCK * N_THREADS + thread;
             my.deep_stride = N_BLOCKS * N_THREADS;
             my.weights = rule;
+            my.scale = rule[4 * POINTS];
+#if PAIRS
+            UNROLL
+            for (int k = 0; k < POINTS; ++k) my.rho_of_others[k] = rule[3 * POINTS + k];
+            my.pairs = pairs + group.output * n_pairs * pitch + first_row + thread;
+            my.pitch_bytes = (unsigned)(8 * pitch);
+            my.n_limb = n_limb / n_players * n_pairs;
+#endif
             UNROLL
             for (int k = 0; k < POINTS; ++k) my.t[k] = rule[POINTS + k], my.one_over_t[k] = rule[2 * POINTS + k];
             UNROLL
@@ -551,7 +602,7 @@ KERNEL(walk, THREADS, const Real* stream, const Int* cuts, const Int* pieces, co
                 walk_piece<REGISTER_SLOTS>(MINE(lane), MINE(at), (const Vector*)(buffers + side * STREAM_BYTES));
                 if (ends_chunk) {
                     add_to_totals(MINE(at), players + group.first_player, group.n_players, group_totals + thread,
-                                  (unsigned)(8 * pitch), n_limb, rule[3 * POINTS]);
+                                  (unsigned)(8 * pitch), n_limb);
                 }
                 copied();
             }
