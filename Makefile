@@ -8,7 +8,7 @@ RUN := $(VENV)/bin/python
 # The newest pip understands dependency groups; older ones that come with Python do not.
 PIP := $(RUN) -m pip --quiet --disable-pip-version-check
 SOURCES := pyproject.toml CMakeLists.txt $(shell find src core -type f -not -name '*.pyc')
-CXX_SOURCES := $(shell find core -name '*.?pp') $(wildcard src/linear_treeshap/engines/cuda/*.cu src/linear_treeshap/engines/cuda/*.h)
+CXX_SOURCES := $(shell find core -name '*.?pp') $(wildcard src/linear_treeshap/engines/cuda/*.cu src/linear_treeshap/engines/cuda/*.h benchmarks/*.cu)
 SANITIZED := build/sanitized/$(VERSION)
 # FastTreeSHAP 0.1.6 needs an old Python and an old NumPy, so the paper's experiment has an environment of its own.
 PAPER_PYTHON ?= python3.11

@@ -183,12 +183,12 @@ class Trees:
         one is on its right."""
         split = above = np.empty(0, dtype=np.int64)
         side = np.empty(0, dtype=np.bool_)
-        splits, aboves, sides = [split], [above], [side]
+        splits, closest, sides = [split], [above], [side]
         for nodes in self.levels:
             other = self.player[above] != self.player[split]
             split, above, side = split[other], above[other], side[other]
             splits.append(split)
-            aboves.append(above)
+            closest.append(above)
             sides.append(side)
             # What is above a node is above its children, and so is the node itself.
             inner = nodes[~self.is_leaf[nodes]]
@@ -201,7 +201,7 @@ class Trees:
             side = np.concatenate([side, side, on_left, on_right])[keep]
         split = np.concatenate(splits)
         order = np.argsort(split, kind="stable")
-        return split[order], np.concatenate(aboves)[order], np.concatenate(sides)[order]
+        return split[order], np.concatenate(closest)[order], np.concatenate(sides)[order]
 
     # -- what is walked at once ------------------------------------------------------------------------------
 
