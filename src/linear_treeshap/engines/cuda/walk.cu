@@ -3,17 +3,23 @@
 // A thread has a row, a block has a tile of them, and all go through the same stream of records, which records.py
 // writes and explains. Compiled for: REAL, the type of the walk; POINTS; REGISTER_SLOTS, splits whose state is in
 // registers, the others having theirs in `deep`; MASKS, words that hold a bit per slot; LIMBS of a total; SPILLED, if
-// what belongs in shared memory is too large for it; THREADS of a block, at most; PAIRS, if
-// pairs of players get something as well, whose totals are (LIMBS, n_outputs, n_pairs, pitch).
+// what belongs in shared memory is too large for it; THREADS of a block, at most; PAIRS, if pairs of players get
+// something as well, whose totals are (LIMBS, n_outputs, n_pairs, pitch).
 //
 // With t the probability that another player is present, C the product of the factors of the edges above a node, and G
 // the sum over the leaves below it, of values times the factors from there on, a split of a player whose closest edge
 // above has a product c of cover ratios (1 if there is none) is
-//     tau = t / (t + (1-t) c)                    (t for a new player)
-//     d_left = [goes left] - w_left,  d_right = [goes right] - w_right     (0 if the row fails the player's edges
-//     above) r_left = w_left + tau d_left,   r_right = w_right + tau d_right      (the factors of the edges) G = r_left
-//     G_left + r_right G_right phi += sum over points of kappa C (d_left G_left + d_right G_right),  kappa = c / (t +
-//     (1-t) c)^2
+//
+//     tau = t / (t + (1-t) c)                     (t for a new player),  kappa = c / (t + (1-t) c)^2
+//
+//     d_left = [goes left] - w_left,  d_right = [goes right] - w_right    (0 if it fails the player's edges above)
+//
+//     r_left = w_left + tau d_left,   r_right = w_right + tau d_right     (the factors of the edges)
+//
+//     G = r_left G_left + r_right G_right
+//
+//     phi += sum over points of kappa C (d_left G_left + d_right G_right)
+//
 // and C starts as the weights of the rule. Neither side is found by subtracting the other one from the whole, so rare
 // leaves that are huge are right to the last digits. Below a node whose players are all new, everything is a polynomial
 // in t, and C enters by its moments only.
