@@ -65,7 +65,7 @@ def test_pairs_stay_where_the_rows_are(explainer: Any, cupy: Any, dtype: str) ->
 
 def test_pairs_that_the_processor_computes_stay_where_the_rows_are(cupy: Any) -> None:
     ensemble = random_ensemble(np.random.default_rng(0), n_features=5, n_trees=3)
-    explainer = TreeExplainer(ensemble, index=("weighted_banzhaf", 1), device="cuda")
+    explainer: Any = TreeExplainer(ensemble, index=("weighted_banzhaf", 1), device="cuda")
     X = rows_for(ensemble, 20)
     there = explainer.shap_interaction_values(cupy.asarray(X))
     assert there.get().tobytes() == explainer.shap_interaction_values(X).tobytes()
