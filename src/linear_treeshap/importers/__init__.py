@@ -17,7 +17,7 @@ and those of which there is something to say
   at hand;
 - ``reader(model)``: what turns rows into those that the trees read, where only the library can; or None;
 - ``own_values(path)``: its release and its own Shapley values of a file's model, to be compared with;
-- ``trees_of_limit(model, ensemble, limit)``: the trees of shap's tree_limit, where that counts something else.
+- ``trees_of_limit(model, ensemble, limit)``: the trees of shap's tree_limit, where that counts others.
 """
 
 from __future__ import annotations

@@ -121,7 +121,7 @@ def _is_divided(groups: Any) -> bool:
 
 
 def _sources(groups: Any, ensemble: TreeEnsemble) -> tuple[Features, ...]:
-    """The features behind each column that the trees read; unless it is asked for, as CatBoost counts them."""
+    """The features behind each column that the trees read: as CatBoost counts them, if nothing is asked."""
     return sources_of(ensemble.row_format, of_categories=groups is None)
 
 
