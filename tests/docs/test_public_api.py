@@ -88,7 +88,8 @@ def test_importing_loads_nothing_that_is_optional() -> None:
 
 
 def test_importing_is_quick() -> None:
-    """Under 100 ms beside NumPy, in CPU time and the best of three, so that a busy machine does not count."""
-    code = "import numpy, time; start = time.process_time(); import linear_treeshap; "
-    code += "print(time.process_time() - start)"
-    assert min(float(_in_new_process(code)) for _ in range(3)) < 0.1
+    """About as quick as importing NumPy, in CPU time and the best of five, so that neither a busy nor a slow
+    machine counts."""
+    code = "import time; a = time.process_time(); import numpy; b = time.process_time(); "
+    code += "import linear_treeshap; print((time.process_time() - b) / (b - a))"
+    assert min(float(_in_new_process(code)) for _ in range(5)) < 1.3

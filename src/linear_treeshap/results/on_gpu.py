@@ -6,15 +6,17 @@ Predictions are made by the processor, so some of the rows are brought back to b
 from __future__ import annotations
 
 from collections.abc import Callable
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import numpy as np
 import numpy.typing as npt
 
-from ..engines.cuda.engine import DeviceEngine
 from ..players.user_rows import UserRows
 from .checking import Checks
 from .reading import SAMPLED_ROWS
+
+if TYPE_CHECKING:
+    from ..engines.cuda.engine import DeviceEngine  # not for those who have no use for it
 
 __all__ = ["values_on_gpu"]
 
