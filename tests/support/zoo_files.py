@@ -27,7 +27,7 @@ def write_zoo(folder: Path) -> None:
         ensemble = explainer.ensemble
         X = model.to_input(zoo.hostile_rows(model, ensemble, n_rows=N_ROWS))
         rows = read_rows(X, ensemble.row_format)[0:N_ROWS]
-        values = np.empty((N_ROWS, ensemble.n_features, ensemble.n_outputs))
+        values = np.empty((N_ROWS, ensemble.n_columns, ensemble.n_outputs))
         value_engine(ensemble).values(rows, values)
         explainer.save(folder / f"{name}.lts")
         np.savez_compressed(folder / f"{name}.npz", rows=rows, values=values)
