@@ -366,6 +366,7 @@ HOSTILE: list[tuple[Callable[[Header], Any], str]] = [
         r"\w+ begins at byte",
     ),
     (set_entry("cover", data_offsets=[48, 0]), r"but its place in the file has -48"),
+    (set_entry("background", shape=[0, 1 << 63]), r"background has the impossible shape"),
     # the row format
     (set_entry("__metadata__", row_format="[" * 100_000), r"its row_format is not the JSON we expect"),
     (set_entry("__metadata__", row_format="7"), r"row_format must have .*, got int"),

@@ -41,6 +41,9 @@ _DTYPES: dict[str, np.dtype[Any]] = {
     "BOOL": np.dtype("|b1"),
 }
 
+#: No array is that long. One of no rows takes no bytes, whatever it claims its columns to be.
+_MOST = 1 << 48
+
 #: A file begins with the length of its header; safetensors readers refuse headers longer than this.
 _LENGTH = struct.Struct("<Q")
 _MAX_HEADER_BYTES = 100_000_000
@@ -245,6 +248,8 @@ def _place(name: str, entry: Any, dtype: str, n_dimensions: int) -> _Place:
             f"{name} of shape {tuple(shape)} takes {n_bytes:,} bytes, "
             f"but its place in the file has {offsets[1] - offsets[0]:,}. {REMEDY}"
         )
+    if max(shape, default=0) >= _MOST:
+        raise FileFormatError(f"{name} has the impossible shape {tuple(shape)}. {REMEDY}")
     return _Place(name, _DTYPES[dtype], tuple(shape), *offsets)
 
 
