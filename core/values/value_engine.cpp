@@ -59,15 +59,28 @@ std::size_t ValueEngine::rows_per_task() const {
     return rows >= kBlockRows ? round_to_blocks(rows) : std::max<std::size_t>(rows, kMinWalkRows);
 }
 
-// Where tasks begin, and the end. The last ones are smaller, so that threads finish together.
+// Where tasks begin, and the end. The last ones are smaller, so that threads finish together. Where constants are made
+// again for every run of rows, few runs whose chunks are shared among the threads may be done sooner than many.
 std::vector<std::size_t> ValueEngine::cuts(std::size_t n_rows, int n_threads) const {
-    const std::size_t most = task_rows_;
     std::vector<std::size_t> out{0};
     while (out.back() < n_rows) {
         const std::size_t left = n_rows - out.back();
         const std::size_t share = n_threads > 1 ? left / (2 * static_cast<std::size_t>(n_threads)) : left;
-        out.push_back(out.back() + std::min(left, std::min(most, round_to_blocks(share))));
+        out.push_back(out.back() + std::min(left, std::min(task_rows_, round_to_blocks(share))));
     }
+    if (expanded_.data() != nullptr || n_threads == 1) return out;
+    const auto threads = static_cast<std::size_t>(n_threads), n_chunks = program_.chunks.size();
+    // In rows of one chunk, which a thread walks or makes constants for.
+    std::size_t soonest = n_chunks * (n_rows + kRowsPerExpansion * (out.size() - 1)) / threads, best = 0;
+    for (std::size_t runs = (n_rows + task_rows_ - 1) / task_rows_; runs < threads; ++runs) {
+        const std::size_t rounds = (runs * n_chunks + threads - 1) / threads;
+        const std::size_t until = rounds * (n_rows / runs + kRowsPerExpansion);
+        if (until < soonest) soonest = until, best = runs;
+    }
+    if (best == 0) return out;
+    out.resize(1);
+    const std::size_t step = round_to_blocks((n_rows + best - 1) / best + kBlockRows - 1);
+    while (out.back() < n_rows) out.push_back(std::min(n_rows, out.back() + step));
     return out;
 }
 
