@@ -43,21 +43,12 @@ def rows_for(ensemble: TreeEnsemble, n_rows: int) -> Any:
     return np.tile(few, (-(-n_rows // len(few)), 1))[:n_rows]
 
 
+@pytest.mark.parametrize("method", ["shap_values", "shap_interaction_values"])
 @pytest.mark.parametrize("dtype", ["float32", "float64"])
-def test_values_stay_where_the_rows_are(explainer: Any, cupy: Any, dtype: str) -> None:
+def test_values_stay_where_the_rows_are(explainer: Any, cupy: Any, dtype: str, method: str) -> None:
     X = rows_for(explainer.ensemble, 3000)
-    here = explainer.shap_values(X, dtype=dtype)
-    there = explainer.shap_values(cupy.asarray(X), dtype=dtype)
-    assert isinstance(here, np.ndarray)
-    assert isinstance(there, cupy.ndarray)
-    assert there.get().tobytes() == here.tobytes()
-
-
-@pytest.mark.parametrize("dtype", ["float32", "float64"])
-def test_pairs_stay_where_the_rows_are(explainer: Any, cupy: Any, dtype: str) -> None:
-    X = rows_for(explainer.ensemble, 3000)
-    here = explainer.shap_interaction_values(X, dtype=dtype)
-    there = explainer.shap_interaction_values(cupy.asarray(X), dtype=dtype)
+    here = getattr(explainer, method)(X, dtype=dtype)
+    there = getattr(explainer, method)(cupy.asarray(X), dtype=dtype)
     assert isinstance(here, np.ndarray)
     assert isinstance(there, cupy.ndarray)
     assert there.get().tobytes() == here.tobytes()

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
@@ -12,7 +13,6 @@ import zoo
 from strategies import random_ensemble, random_rows
 
 from linear_treeshap import InputError, TreeExplainer, oracle
-from linear_treeshap.model.ensemble import TreeEnsemble
 from linear_treeshap.model.joint_links import Softmax, SoftmaxLoss
 from linear_treeshap.model.links import Logistic
 from linear_treeshap.model.saved_model import SavedModel
@@ -52,27 +52,7 @@ def _integral(a: Float64, b: Float64) -> Float64:
 def _softmax_model(seed: int, scale: float = 1.0) -> SavedModel:
     rng = np.random.default_rng(seed)
     made = random_ensemble(rng, n_trees=6, n_features=4, n_outputs=3, max_leaves=8)
-    ensemble = TreeEnsemble(
-        **{
-            name: getattr(made, name) * (scale if name in ("value", "base_values") else 1)
-            for name in (
-                "value",
-                "base_values",
-                "tree_offsets",
-                "left",
-                "right",
-                "threshold",
-                "cover",
-                "feature",
-            )
-        },
-        missing_left=made.missing_left,
-        category_set=made.category_set,
-        category_offsets=made.category_offsets,
-        category_codes=made.category_codes,
-        tree_output=made.tree_output,
-        row_format=made.row_format,
-    )
+    ensemble = replace(made, value=made.value * scale, base_values=made.base_values * scale)
     return SavedModel(ensemble, "model", is_softmax=True, methods=("predict_proba",))
 
 

@@ -1,13 +1,31 @@
-"""What the commands that explain rows of a file have in common."""
+"""What commands have in common."""
 
 from __future__ import annotations
 
 import argparse
+from collections.abc import Callable
+from typing import Any
 
 from . import models, rows
 from .numbers import threads
 
-__all__ = ["add_check_and_progress", "add_inputs"]
+__all__ = ["add_check_and_progress", "add_inputs", "command"]
+
+
+def command(
+    subparsers: Any,
+    name: str,
+    run: Callable[[argparse.Namespace], None],
+    help: str,
+    about: Any,
+    examples: str,
+) -> argparse.ArgumentParser:
+    """A parser for a command, which is described by the docstring ``about`` it and by examples."""
+    parser: argparse.ArgumentParser = subparsers.add_parser(
+        name, help=help, description=about, epilog=examples
+    )
+    parser.set_defaults(run=run)
+    return parser
 
 
 def add_inputs(parser: argparse.ArgumentParser) -> None:

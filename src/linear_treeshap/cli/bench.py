@@ -21,6 +21,7 @@ from ..model.ensemble import TreeEnsemble
 from ..model.row_format import RowFormat
 from ..rows.rows import read_rows
 from . import models, rows
+from .arguments import command
 from .numbers import count
 from .peers import peer_of
 
@@ -48,16 +49,13 @@ _RUNS = 5
 
 
 def add_to(subparsers: Any) -> argparse.ArgumentParser:
-    parser: argparse.ArgumentParser = subparsers.add_parser(
-        "bench", help="measure the speed on this machine", description=__doc__, epilog=_EXAMPLES
-    )
+    parser = command(subparsers, "bench", run, "measure the speed on this machine", __doc__, _EXAMPLES)
     models.add_arguments(parser, optional=True)
     rows.add_arguments(parser, optional=True)
     parser.add_argument(
         "--rows", metavar="N", type=count, default=2_000, help="rows to explain at most (default: 2,000)"
     )
     parser.add_argument("--json", action="store_true", help="print JSON")
-    parser.set_defaults(run=run)
     return parser
 
 

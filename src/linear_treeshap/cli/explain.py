@@ -11,7 +11,7 @@ from typing import Any
 from ..progress import report
 from ..streams.batch_explainer import BatchExplainer
 from . import models, output, rows
-from .arguments import add_check_and_progress, add_inputs
+from .arguments import add_check_and_progress, add_inputs, command
 from .numbers import count
 
 __all__ = ["add_to"]
@@ -40,9 +40,7 @@ or failed run leaves none. Keys of a CSV file are carried as text, as they are w
 
 
 def add_to(subparsers: Any) -> argparse.ArgumentParser:
-    parser: argparse.ArgumentParser = subparsers.add_parser(
-        "explain", help="write the values of every row", description=__doc__, epilog=_EXAMPLES
-    )
+    parser = command(subparsers, "explain", run, "write the values of every row", __doc__, _EXAMPLES)
     add_inputs(parser)
     output.add_arguments(parser, metavar="OUT", help="file to write: .parquet, .feather or .csv", table=True)
     shape = parser.add_mutually_exclusive_group()
@@ -57,7 +55,6 @@ def add_to(subparsers: Any) -> argparse.ArgumentParser:
     parser.add_argument("--float32", action="store_true", help="write values as float32")
     add_check_and_progress(parser)
     parser.add_argument("--json", action="store_true", help="print what was done, as JSON")
-    parser.set_defaults(run=run)
     return parser
 
 

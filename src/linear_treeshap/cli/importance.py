@@ -11,7 +11,7 @@ from ..importance import global_importance
 from ..progress import report
 from ..results.sums import GlobalImportance
 from . import models, rows
-from .arguments import add_check_and_progress, add_inputs
+from .arguments import add_check_and_progress, add_inputs, command
 from .numbers import count
 
 __all__ = ["add_to"]
@@ -29,14 +29,11 @@ be larger than memory.
 
 
 def add_to(subparsers: Any) -> argparse.ArgumentParser:
-    parser: argparse.ArgumentParser = subparsers.add_parser(
-        "importance", help="rank features over all rows", description=__doc__, epilog=_EXAMPLES
-    )
+    parser = command(subparsers, "importance", run, "rank features over all rows", __doc__, _EXAMPLES)
     add_inputs(parser)
     parser.add_argument("--top", metavar="K", type=count, help="only the K most important features")
     add_check_and_progress(parser)
     parser.add_argument("--json", action="store_true", help="print JSON")
-    parser.set_defaults(run=run)
     return parser
 
 

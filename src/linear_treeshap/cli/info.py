@@ -11,6 +11,7 @@ import numpy as np
 from ..explainer import TreeExplainer
 from ..model.ensemble import TreeEnsemble
 from . import models
+from .arguments import command
 
 __all__ = ["add_to"]
 
@@ -22,12 +23,9 @@ examples:
 
 
 def add_to(subparsers: Any) -> argparse.ArgumentParser:
-    parser: argparse.ArgumentParser = subparsers.add_parser(
-        "info", help="describe a model file", description=__doc__, epilog=_EXAMPLES
-    )
+    parser = command(subparsers, "info", run, "describe a model file", __doc__, _EXAMPLES)
     models.add_arguments(parser)
     parser.add_argument("--json", action="store_true", help="print JSON")
-    parser.set_defaults(run=run)
     return parser
 
 

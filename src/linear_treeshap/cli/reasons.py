@@ -14,7 +14,7 @@ from ..results.explanation import Explanation
 from ..results.reasons import Reasons
 from ..streams.arrow import require_arrow
 from . import models, output, rows
-from .arguments import add_check_and_progress, add_inputs
+from .arguments import add_check_and_progress, add_inputs, command
 from .numbers import count
 
 __all__ = ["add_to"]
@@ -40,8 +40,13 @@ _NUMBERS = ("value", "share", "margin", "undisclosed")
 
 
 def add_to(subparsers: Any) -> argparse.ArgumentParser:
-    parser: argparse.ArgumentParser = subparsers.add_parser(
-        "reasons", help="write the main reasons of every row", description=__doc__, epilog=_EXAMPLES
+    parser = command(
+        subparsers,
+        "reasons",
+        run,
+        help="write the main reasons of every row",
+        about=__doc__,
+        examples=_EXAMPLES,
     )
     add_inputs(parser)
     output.add_arguments(parser, metavar="OUT", help="file to write: .parquet, .feather or .csv", table=True)
@@ -60,7 +65,6 @@ def add_to(subparsers: Any) -> argparse.ArgumentParser:
     parser.add_argument("--threshold", metavar="X", type=float, help="only rows whose output is beyond it")
     parser.add_argument("--wide", action="store_true", help="a line for each row instead of each reason")
     add_check_and_progress(parser)
-    parser.set_defaults(run=run)
     return parser
 
 

@@ -12,7 +12,7 @@ import numpy as np
 import numpy.typing as npt
 
 from . import models, output, rows
-from .arguments import add_inputs
+from .arguments import add_inputs, command
 from .numbers import count
 
 __all__ = ["add_to"]
@@ -28,16 +28,13 @@ same ones each time, and the page says how many of how many.
 
 
 def add_to(subparsers: Any) -> argparse.ArgumentParser:
-    parser: argparse.ArgumentParser = subparsers.add_parser(
-        "report", help="write a page to look at", description=__doc__, epilog=_EXAMPLES
-    )
+    parser = command(subparsers, "report", run, "write a page to look at", __doc__, _EXAMPLES)
     add_inputs(parser)
     output.add_arguments(parser, metavar="PAGE", help="page to write, such as report.html", table=False)
     parser.add_argument(
         "--rows", metavar="N", type=count, default=10_000, help="rows on the page at most (default: 10,000)"
     )
     parser.add_argument("--title", metavar="TEXT", help="heading of the page (default: names and numbers)")
-    parser.set_defaults(run=run)
     return parser
 
 

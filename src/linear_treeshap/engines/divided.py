@@ -13,7 +13,7 @@ import numpy as np
 import numpy.typing as npt
 
 from ..errors import InputError
-from .contract import Engine, Tell, Values
+from .contract import Engine, Tell, Told, Truth, Values
 from .program import Program
 from .sets import Kind, SetEngine
 
@@ -42,18 +42,12 @@ class DividedEngine:
     def program(self) -> Program:
         return self._engine.program
 
-    def base_values(self, y: Float64 | None = None) -> Float64:
+    def base_values(self, y: Truth = None) -> Float64:
         """As they are: nobody is given these."""
         return self._engine.base_values(y)
 
     def values(
-        self,
-        rows: Values,
-        out: Values,
-        *,
-        y: Float64 | None = None,
-        n_jobs: int | None = None,
-        progress: Tell | None = None,
+        self, rows: Values, out: Values, *, y: Truth = None, n_jobs: int | None = None, progress: Told = None
     ) -> None:
         """Write the values of ``rows`` to ``out``, (n_rows, n_players, n_outputs)."""
         for some, tell in _blocks(len(rows), self._engine.n_players * self.n_outputs, _MIN_ROWS, progress):
@@ -62,9 +56,7 @@ class DividedEngine:
             self._engine.values(rows[some], whole, n_jobs=n_jobs, progress=tell, **of_rows)
             _write(out[some], self._divided(whole, axis=1))
 
-    def pairs(
-        self, rows: Values, out: Values, *, n_jobs: int | None = None, progress: Tell | None = None
-    ) -> None:
+    def pairs(self, rows: Values, out: Values, *, n_jobs: int | None = None, progress: Told = None) -> None:
         """Write (n_rows, n_players, n_players, n_outputs): of a pair of combinations, each two of their
         players get the same; what a combination keeps for itself is among the pairs of its own players."""
         n_whole = self._engine.n_players
@@ -93,7 +85,7 @@ class DividedEngine:
 
 
 def _blocks(
-    n_rows: int, numbers_of_row: int, min_rows: int, progress: Tell | None
+    n_rows: int, numbers_of_row: int, min_rows: int, progress: Told
 ) -> Iterator[tuple[slice, Callable[[float], object] | None]]:
     """Rows that are in memory at once, and who is told of their share."""
     step = max(min_rows, _NUMBERS_AT_ONCE // max(1, numbers_of_row))

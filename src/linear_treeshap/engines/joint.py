@@ -12,7 +12,7 @@ from ..errors import InputError
 from ..model.joint_links import JointLink
 from .background import BackgroundEngine
 from .background_rows import Background, merge_alike
-from .contract import Tell, Values
+from .contract import Told, Truth, Values
 from .program import Program
 from .rescaled import mean_output
 from .sets import Kind, SetEngine
@@ -48,18 +48,12 @@ class JointEngine:
             for output in range(program.n_outputs)
         ]
 
-    def base_values(self, y: Float64 | None = None) -> Float64:
+    def base_values(self, y: Truth = None) -> Float64:
         """(n_outputs,) the mean of ``g`` over the background; (n_rows, n_outputs) if it depends on ``y``."""
         return mean_output(self.link, self._margins, self._background, y)
 
     def values(
-        self,
-        rows: Values,
-        out: Values,
-        *,
-        y: Float64 | None = None,
-        n_jobs: int | None = None,
-        progress: Tell | None = None,
+        self, rows: Values, out: Values, *, y: Truth = None, n_jobs: int | None = None, progress: Told = None
     ) -> None:
         """Write the values of ``rows`` to ``out``, (n_rows, n_players, n_outputs)."""
         n_pairs = len(self._margins) * self.n_outputs * len(self._raw)
@@ -83,9 +77,7 @@ class JointEngine:
                     total[:, :, output] += part[:, :, 0]
         out[...] = total
 
-    def pairs(
-        self, rows: Values, out: Values, *, n_jobs: int | None = None, progress: Tell | None = None
-    ) -> None:
+    def pairs(self, rows: Values, out: Values, *, n_jobs: int | None = None, progress: Told = None) -> None:
         """Interactions are those of the raw output only."""
         raise InputError(
             "Interaction values are defined for model_output='raw' only: a matrix of slopes rescales values, "

@@ -21,15 +21,13 @@ __all__ = ["in_one_format"]
 
 Float64 = npt.NDArray[np.float64]
 
-#: Fields of `RowFormat` that change what a row means, and what they are called.
+#: What changes the meaning of a row → the fields of `RowFormat` that say it.
 _MUST_AGREE = {
-    "missing_value": "the number that means missing",
-    "zero_is_missing": "whether zero is missing",
-    "truncated": "columns of categories",
-    "categories": "the labels of categories",
-    "frame_labels": "the labels of categories",
-    "hashes": "the labels of categories",
-    "lookups": "the statistics of categories",
+    "the number that means missing": ("missing_value",),
+    "whether zero is missing": ("zero_is_missing",),
+    "columns of categories": ("truncated",),
+    "the labels of categories": ("categories", "frame_labels", "hashes"),
+    "the statistics of categories": ("lookups",),
 }
 
 
@@ -59,9 +57,9 @@ def _common(formats: Sequence[RowFormat]) -> RowFormat:
     names = {row_format.feature_names for row_format in formats} - {None}
     if len(names) > 1:
         raise _refusal("their columns have different names, or come in another order")
-    for field, what in _MUST_AGREE.items():
+    for what, fields in _MUST_AGREE.items():
         # A format compares its fields by meaning: one NaN is as good as another.
-        if any(replace(first, **{field: getattr(other, field)}) != first for other in formats):
+        if any(replace(first, **{f: getattr(other, f) for f in fields}) != first for other in formats):
             raise _refusal(f"they differ in {what}")
     absent = {row_format.absent_is_missing for row_format in formats}
     return replace(
