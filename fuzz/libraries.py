@@ -260,7 +260,8 @@ def _frames(rng: np.random.Generator) -> tuple[Any, Any, Array]:
     columns = {f"{make.__name__[1:]}_{place}": make(rng, n) for place, make in enumerate(chosen)}
     columns["normal"] = rng.normal(size=n)
     names = list(columns)
-    frame = pandas.DataFrame({name: columns[name] for name in rng.permutation(names)})
+    # Plain strings: scikit-learn knows no others by name.
+    frame = pandas.DataFrame({name: columns[name] for name in rng.permutation(names).tolist()})
     outcome = frame["normal"].to_numpy() * rng.normal() + rng.normal(size=n) * 0.1
     for name in frame.columns:
         codes = pandas.factorize(frame[name])[0]

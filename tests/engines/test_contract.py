@@ -224,5 +224,7 @@ def test_no_thread_outlives_its_call(explained: Explained, many: Rows) -> None:
 
     case.explain(many[:500], n_jobs=6)
     with pytest.raises(RuntimeError, match="enough"):
-        case.explain(np.concatenate([many] * 5), n_jobs=6, progress=refuse)  # six cores are done with many soon
+        case.explain(
+            np.concatenate([many] * 5), n_jobs=6, progress=refuse
+        )  # six cores are done with many soon
     assert len(os.listdir("/proc/self/task")) == before

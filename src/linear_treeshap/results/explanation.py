@@ -370,7 +370,7 @@ class Explanation:
 
     def to_shap(self) -> Any:
         """A real ``shap.Explanation``, for shap's plots and whatever else asks for one."""
-        from ..views.plots import require_shap, sortable
+        from ..views.plots import require_shap, sortable, writable
 
         shap = require_shap()
         base_values = self.base_values
@@ -378,7 +378,7 @@ class Explanation:
         return shap.Explanation(
             self.values,
             base_values=float(base_values) if is_plain else np.array(base_values),
-            data=sortable(self.data) if "row" in self.axes else self.data,
+            data=sortable(self.data) if "row" in self.axes else writable(self.data),
             feature_names=self.feature_names if "feature" not in self.axes else list(self.feature_names),
             output_names=list(self.output_names) if "output" in self.axes else None,
         )

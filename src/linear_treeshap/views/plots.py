@@ -17,7 +17,7 @@ from ..errors import InputError, MissingDependencyError
 if TYPE_CHECKING:
     from ..results.explanation import Explanation
 
-__all__ = ["Plots", "require_shap", "shap_or_hint", "sortable"]
+__all__ = ["Plots", "require_shap", "shap_or_hint", "sortable", "writable"]
 
 #: Rows that shap puts into order within a second.
 _LARGE_HEATMAP = 1000
@@ -173,9 +173,19 @@ def sortable(data: Any) -> Any:
     for column in columns:
         if any(isinstance(value, str) for value in column):
             column[:] = ["missing" if _is_missing(value) else str(value) for value in column]
+        else:
+            column[:] = [np.nan if _is_missing(value) else value for value in column]
     made = np.empty((len(columns), len(data)), dtype=object)
     made[:] = columns
     return made.T.reshape(data.shape)
+
+
+def writable(row: Any) -> Any:
+    """One row whose cells shap can write beside their names, which it cannot with None."""
+    if not isinstance(row, np.ndarray) or row.dtype != object:
+        return row
+    cells = [np.nan if _is_missing(value) else value for value in row.reshape(-1).tolist()]
+    return np.array(cells, dtype=object).reshape(row.shape)
 
 
 def _is_missing(value: Any) -> bool:
