@@ -116,10 +116,11 @@ $(VENV)/.build $(VENV)/.demo $(VENV)/.lint $(VENV)/.bench $(VENV)/.docs: $(VENV)
 	$(PIP) install --group $*
 	@touch $@
 
-# One of them comes without what it depends on, because xgboost-cpu has the same files as xgboost.
+# Some come without what they depend on: xgboost-cpu has the same files as xgboost, and lifelines, which NGBoost
+# imports, would keep pandas at 2.
 $(VENV)/.test: $(VENV)/bin/python pyproject.toml
 	$(PIP) install --group test
-	$(PIP) install --no-deps 'xgboost-distribution>=0.3'
+	$(PIP) install --no-deps 'xgboost-distribution>=0.3' 'ngboost>=0.5' 'lifelines>=0.30'
 	@touch $@
 
 $(VENV)/.package: $(VENV)/.build $(SOURCES)
