@@ -19,6 +19,7 @@ _KEEP = ("shap.explainers._tree", "shap.explainers._gpu_tree")
 #: The patches in force, and what was there before the first of them.
 _in_force: list[Patch] = []
 _before: list[tuple[Any, str, Any]] = []
+_ABSENT = object()
 
 
 class Patch:
@@ -28,12 +29,18 @@ class Patch:
     """
 
     def __init__(self) -> None:
-        _require_new(require_shap().__version__)
-        from . import shap_explainer
+        shap = require_shap()
+        _require_new(shap.__version__)
+        from .shap_explainer import GPUTreeExplainer, TreeExplainer
 
         if not _in_force:
-            for ours in (shap_explainer.TreeExplainer, shap_explainer.GPUTreeExplainer):
-                _put_in_place(ours, ours._shap_class)
+            _put_in_place(TreeExplainer, TreeExplainer._shap_class)
+            if GPUTreeExplainer._shap_class is not TreeExplainer._shap_class:
+                _put_in_place(GPUTreeExplainer, GPUTreeExplainer._shap_class)
+            else:  # shap has none, and says so when it is asked for
+                for module in (shap, shap.explainers):
+                    _set(module, "GPUTreeExplainer", GPUTreeExplainer)
+                    _set(module, "GPUTree", GPUTreeExplainer)
         _in_force.append(self)
 
     def undo(self) -> None:
@@ -43,7 +50,10 @@ class Patch:
         _in_force.remove(self)
         while _before and not _in_force:
             owner, name, original = _before.pop()
-            setattr(owner, name, original)
+            if original is _ABSENT:
+                delattr(owner, name)
+            else:
+                setattr(owner, name, original)
 
     def __enter__(self) -> Patch:
         return self
@@ -115,5 +125,6 @@ def _put_in_place(ours: type, original: type) -> None:
 
 
 def _set(owner: Any, name: str, value: Any) -> None:
-    _before.append((owner, name, getattr(owner, name)))
+    is_there = name in vars(owner) or isinstance(owner, type)
+    _before.append((owner, name, getattr(owner, name) if is_there else _ABSENT))
     setattr(owner, name, value)

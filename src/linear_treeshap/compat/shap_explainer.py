@@ -18,7 +18,6 @@ from typing import Any, BinaryIO
 import numpy as np
 import pandas as pd
 import shap
-from shap.explainers._gpu_tree import GPUTreeExplainer as ShapGPUTreeExplainer
 from shap.explainers._tree import TreeExplainer as ShapTreeExplainer
 from shap.utils._exceptions import ExplainerError
 
@@ -28,6 +27,11 @@ from ..importers import import_model, raw_prediction
 from ..importers.pipelines.preprocessing import preprocessing_of
 from ..players.assignment import assign_players
 from .shap_model import ShapModel, explains_itself, trees_of_limit
+
+try:
+    from shap.explainers._gpu_tree import GPUTreeExplainer as ShapGPUTreeExplainer
+except ImportError:  # newer releases have one only where shap's own package for a GPU is installed
+    ShapGPUTreeExplainer = ShapTreeExplainer
 
 __all__ = ["GPUTreeExplainer", "TreeExplainer"]
 
