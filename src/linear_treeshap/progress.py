@@ -7,7 +7,7 @@ from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from importlib.util import find_spec
 
-__all__ = ["Progress", "report"]
+__all__ = ["Progress", "report", "share_of"]
 
 #: False for silence, True for a bar, or a function that is given the share done, from 0 to 1.
 Progress = bool | Callable[[float], object]
@@ -28,6 +28,11 @@ def report(progress: Progress) -> Iterator[Callable[[float], object]]:
     else:
         yield _line
         sys.stderr.write("\n")
+
+
+def share_of(tell: Callable[[float], object], some: slice, n_rows: int) -> Callable[[float], object]:
+    """Who is told the share of some rows, if ``tell`` wants that of all."""
+    return lambda share: tell((some.start + share * (some.stop - some.start)) / n_rows)
 
 
 def _line(share: float) -> None:

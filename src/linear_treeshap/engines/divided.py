@@ -6,14 +6,15 @@ which is CatBoost's rule. Values still add up to what they did, and rows of pair
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator
+from collections.abc import Iterator
 from typing import Any
 
 import numpy as np
 import numpy.typing as npt
 
 from ..errors import InputError
-from .contract import Engine, Tell, Told, Truth, Values
+from ..progress import share_of
+from .contract import Engine, Told, Truth, Values
 from .program import Program
 from .sets import Kind, SetEngine
 
@@ -84,18 +85,12 @@ class DividedEngine:
         return np.moveaxis(divided, 0, axis)
 
 
-def _blocks(
-    n_rows: int, numbers_of_row: int, min_rows: int, progress: Told
-) -> Iterator[tuple[slice, Callable[[float], object] | None]]:
+def _blocks(n_rows: int, numbers_of_row: int, min_rows: int, progress: Told) -> Iterator[tuple[slice, Told]]:
     """Rows that are in memory at once, and who is told of their share."""
     step = max(min_rows, _NUMBERS_AT_ONCE // max(1, numbers_of_row))
     for start in range(0, n_rows, step):
         some = slice(start, min(start + step, n_rows))
-        yield some, None if progress is None else _share(progress, some, n_rows)
-
-
-def _share(progress: Tell, some: slice, n_rows: int) -> Tell:
-    return lambda share: progress((some.start + share * (some.stop - some.start)) / n_rows)
+        yield some, None if progress is None else share_of(progress, some, n_rows)
 
 
 def _write(out: Values, values: Float64) -> None:

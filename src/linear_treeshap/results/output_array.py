@@ -10,10 +10,10 @@ from typing import Any
 import numpy as np
 import numpy.typing as npt
 
-from ..engines.contract import Tell, Told, Values
+from ..engines.contract import Told, Values
 from ..errors import InputError
 from ..players.user_rows import UserRows
-from ..progress import Progress, report
+from ..progress import Progress, report, share_of
 from .checking import Checks
 
 __all__ = ["OutputArray"]
@@ -63,7 +63,7 @@ class OutputArray:
             return values
         with report(self.progress) as tell:
             for some in slices:
-                write(some, _share(tell, some, user_rows.n_rows))
+                write(some, share_of(tell, some, user_rows.n_rows))
             tell(1.0)
         return values
 
@@ -100,8 +100,3 @@ class OutputArray:
                 "out shares memory with X, which is still read while out is written. Pass a new array."
             )
         return np.asarray(out).reshape(shape)
-
-
-def _share(tell: Tell, some: slice, n_rows: int) -> Tell:
-    """The share of a slice as a share of all rows."""
-    return lambda share: tell((some.start + share * (some.stop - some.start)) / n_rows)
