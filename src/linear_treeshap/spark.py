@@ -9,14 +9,13 @@ from __future__ import annotations
 import base64
 import pickle
 from collections.abc import Callable, Iterator, Sequence
-from pathlib import Path
-from tempfile import TemporaryDirectory
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
 from .errors import InputError, MissingDependencyError
 from .explainer import TreeExplainer
+from .storage.in_memory import from_bytes, to_bytes
 from .streams.arrow import plain_texts, require_arrow
 from .streams.batch_explainer import BatchExplainer, Options, used_beside
 from .streams.columns import ModelColumns
@@ -435,14 +434,8 @@ def _packed(explainer: TreeExplainer) -> str:
             "An explainer of a scikit-learn pipeline cannot be a stage, which is saved without code: use "
             "linear_treeshap.spark.explain, or explain the last step with transformed columns."
         )
-    with TemporaryDirectory() as folder:
-        path = Path(folder) / "explainer.lts"
-        explainer.save(path)
-        return base64.b64encode(path.read_bytes()).decode("ascii")
+    return base64.b64encode(to_bytes(explainer)).decode("ascii")
 
 
 def _unpacked(text: str) -> TreeExplainer:
-    with TemporaryDirectory() as folder:
-        path = Path(folder) / "explainer.lts"
-        path.write_bytes(base64.b64decode(text))
-        return TreeExplainer.load(path)
+    return from_bytes(base64.b64decode(text))

@@ -7,9 +7,7 @@ needs shap; nothing imports it before `patch_shap` is called."""
 from __future__ import annotations
 
 import logging
-import os
 import pickle
-import tempfile
 import warnings
 from dataclasses import dataclass
 from functools import cache
@@ -26,6 +24,7 @@ from ..explainer import TreeExplainer as OurExplainer
 from ..importers import import_model, raw_prediction
 from ..importers.pipelines.preprocessing import preprocessing_of
 from ..players.assignment import assign_players
+from ..storage.in_memory import from_bytes, to_bytes
 from .shap_model import ShapModel, explains_itself, trees_of_limit
 
 try:
@@ -177,11 +176,7 @@ class TreeExplainer(ShapTreeExplainer):  # type: ignore[misc]
         if isinstance(self._ours, str):
             super().save(out_file, model_saver, masker_saver)
             return
-        with tempfile.TemporaryDirectory() as folder:
-            path = os.path.join(folder, "explainer.lts")
-            self._ours.save(path)
-            with open(path, "rb") as file:
-                content = file.read()
+        content = to_bytes(self._ours)
         beside = {name: value for name, value in self.__dict__.items() if name in _SAVED}
         if callable(beside["expected_value"]):  # of a loss: made again
             del beside["expected_value"]
@@ -200,11 +195,7 @@ class TreeExplainer(ShapTreeExplainer):  # type: ignore[misc]
         if instantiate:
             return cls._instantiated_load(in_file, model_loader=model_loader, masker_loader=masker_loader)
         content, beside = pickle.load(in_file)
-        with tempfile.TemporaryDirectory() as folder:
-            path = os.path.join(folder, "explainer.lts")
-            with open(path, "wb") as file:
-                file.write(content)
-            return {"model": _Loaded(OurExplainer.load(path), beside)}
+        return {"model": _Loaded(from_bytes(content), beside)}
 
     def _n_trees(self, tree_limit: int | None) -> int | None:
         """How many trees are meant; None for all."""
