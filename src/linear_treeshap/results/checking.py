@@ -48,7 +48,7 @@ class Checking:
         #: Is there more than trees: a library to ask for a prediction?
         self.has_library = has_library(model)
         if self.has_library:
-            self._library = Library(model, engine.program, preprocessing, n_jobs)
+            self._library = Library(model, engine.program, self._adding.scale, preprocessing, n_jobs)
 
     def of(self, table: UserRows, engine: Engine, check_additivity: object, *, adds_up: bool) -> Checks:
         """What is compared while a table is explained; the values of ``engine`` may add up, or not."""

@@ -8,12 +8,11 @@ from __future__ import annotations
 from collections.abc import Callable
 from typing import TYPE_CHECKING, Any
 
-import numpy as np
 import numpy.typing as npt
 
 from ..players.user_rows import UserRows
 from .checking import Checks
-from .reading import SAMPLED_ROWS
+from .reading import SAMPLED_ROWS, spread
 
 if TYPE_CHECKING:
     from ..engines.cuda.engine import DeviceEngine  # not for those who have no use for it
@@ -36,7 +35,7 @@ def values_on_gpu(
     values = engine.device.arrays.empty(shape, dtype=dtype)
     (engine.pairs if of_pairs else engine.values)(rows, values)
     if check is not None and len(rows):
-        some = np.unique(np.linspace(0, len(rows) - 1, min(len(rows), SAMPLED_ROWS)).astype(np.int64))
+        some = spread(len(rows), min(len(rows), SAMPLED_ROWS))
         table = read(rows[some].get())
         check(table)(slice(0, len(some)), table.rows[0 : len(some)], values[some].get())
     return values

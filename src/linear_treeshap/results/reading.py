@@ -23,10 +23,9 @@ from ..importers.pipelines.preprocessing import Preprocessing
 from ..players.user_rows import UserRows
 from ..rows.frames import is_frame
 from ..rows.tables import take_rows
-from .additivity import scale_of
 from .difference import FLOAT64_TOLERANCE, REMEDY, Difference
 
-__all__ = ["ALWAYS_ASKED_WORK", "SAMPLED_ROWS", "Asked", "Library", "compare_with_library"]
+__all__ = ["ALWAYS_ASKED_WORK", "SAMPLED_ROWS", "Asked", "Library", "compare_with_library", "spread"]
 
 Float64 = npt.NDArray[np.float64]
 Array = npt.NDArray[Any]
@@ -66,11 +65,16 @@ class Library:
     """The model's own library, for as long as there is one to ask."""
 
     def __init__(
-        self, model: Any, program: Program, preprocessing: Preprocessing | None, n_jobs: int | None = None
+        self,
+        model: Any,
+        program: Program,
+        scale: float,  # see `scale_of`
+        preprocessing: Preprocessing | None,
+        n_jobs: int | None = None,
     ) -> None:
         self._model, self._preprocessing, self._n_jobs = model, preprocessing, n_jobs
-        self._program, ensemble = program, program.ensemble
-        self._n_trees, self._n_leaves, self._scale = ensemble.n_trees, ensemble.n_leaves, scale_of(ensemble)
+        self._program, self._scale, ensemble = program, scale, program.ensemble
+        self._n_trees, self._n_leaves = ensemble.n_trees, ensemble.n_leaves
         self._row_format = row_format = ensemble.row_format
         self._has_labels = bool(row_format.categories or row_format.hashes or row_format.frame_labels)
         self.asked = Asked()
@@ -141,16 +145,16 @@ def _sampled(n_rows: int, part: slice, block: Array) -> Numbers:
     """The rows of a part of a table of so many that are compared: the same for any cut into parts, but that
     the odd ones, with something missing, are chosen in each part for its share."""
     is_small = n_rows <= SAMPLED_ROWS
-    spread = _spread(n_rows, min(n_rows, SAMPLED_ROWS if is_small else SAMPLED_ROWS - _ODD_ROWS))
-    spread = spread[(spread >= part.start) & (spread < part.stop)]
+    chosen = spread(n_rows, min(n_rows, SAMPLED_ROWS if is_small else SAMPLED_ROWS - _ODD_ROWS))
+    chosen = chosen[(chosen >= part.start) & (chosen < part.stop)]
     if is_small:
-        return np.asarray(spread)
+        return np.asarray(chosen)
     odd = np.flatnonzero(~np.isfinite(block).all(axis=1))
     n_odd = min(len(odd), -(-_ODD_ROWS * len(block) // n_rows))
-    return np.asarray(np.union1d(spread, odd[_spread(len(odd), n_odd)] + part.start))
+    return np.asarray(np.union1d(chosen, odd[spread(len(odd), n_odd)] + part.start))
 
 
-def _spread(n: int, n_chosen: int) -> Numbers:
+def spread(n: int, n_chosen: int) -> Numbers:
     """Numbers below ``n``, evenly spread, the first and the last among them."""
     return np.asarray(np.linspace(0, max(n - 1, 0), n_chosen).round(), dtype=np.int64)
 
