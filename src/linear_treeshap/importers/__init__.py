@@ -23,7 +23,7 @@ and those of which there is something to say
 from __future__ import annotations
 
 import os
-from collections.abc import Mapping
+from collections.abc import Iterator, Mapping
 from importlib import import_module
 from pathlib import Path
 from typing import Any
@@ -40,6 +40,7 @@ from ..rows.rows import read_rows as read_plain_rows
 __all__ = [
     "IMPORTERS",
     "REFUSED",
+    "class_names",
     "file_importers",
     "has_library",
     "import_model",
@@ -229,6 +230,12 @@ def read_rows(X: Any, ensemble: TreeEnsemble, model: Any = None) -> Rows:
     return read_plain_rows(X, ensemble.row_format)
 
 
+def class_names(model: Any) -> Iterator[str]:
+    """The class of a model and its bases, as `IMPORTERS` names them."""
+    for base in type(model).__mro__:
+        yield f"{base.__module__.partition('.')[0]}.{base.__qualname__}"
+
+
 def importer_of(model: Any) -> Any:
     """The module of this package that reads ``model``."""
     return _module(importer_name(model))
@@ -242,8 +249,7 @@ def importer_name(model: Any) -> str:
         return "sums"
     if isinstance(model, type):
         raise UnsupportedModelError(f"Expected a fitted model, got the class {model.__name__} itself.")
-    for base in type(model).__mro__:
-        name = f"{base.__module__.partition('.')[0]}.{base.__qualname__}"
+    for name in class_names(model):
         if name in REFUSED:
             raise UnsupportedModelError(f"{type(model).__name__} cannot be explained. {REFUSED[name]}")
         if name in IMPORTERS:

@@ -60,9 +60,6 @@ class Message:
     def text(self, field: int) -> str:
         return (self.texts(field) or [""])[-1]
 
-    def data(self, field: int) -> memoryview:
-        return (self._bytes(field) or [memoryview(b"")])[-1]
-
     def number(self, field: int) -> int:
         """A whole number of 64 bits, with its sign."""
         return int((self.integers(field)[-1:] or [0])[0])

@@ -15,6 +15,7 @@ import numpy.typing as npt
 
 from ..errors import UnsupportedModelError
 from ..model.ensemble import TreeEnsemble
+from ..model.joint_links import Softmax
 from ..model.links import Link, Logistic
 from . import links
 from . import raw_prediction as raw_prediction_of
@@ -64,24 +65,19 @@ def link(model: Any) -> Link | None:
     """The logistic function, where that is what the final model does with its sum."""
     if len(getattr(model, "classes_", ())) != 2:
         return None
-    return Logistic() if _agrees(model.final_estimator_, lambda raw: Logistic().apply(raw, None)) else None
+    return Logistic() if _agrees(model.final_estimator_, Logistic()) else None
 
 
 def is_softmax(model: Any) -> bool:
-    return len(getattr(model, "classes_", ())) > 2 and _agrees(model.final_estimator_, _softmax)
+    return len(getattr(model, "classes_", ())) > 2 and _agrees(model.final_estimator_, Softmax())
 
 
-def _softmax(raw: Float64) -> Float64:
-    shares = np.exp(raw - raw.max(axis=1, keepdims=True))
-    return np.asarray(shares / shares.sum(axis=1, keepdims=True))
-
-
-def _agrees(final: Any, function: Any) -> bool:
+def _agrees(final: Any, bend: Logistic | Softmax) -> bool:
     """Are the probabilities of the final model this function of its raw outputs?"""
     if not hasattr(final, "predict_proba") or not hasattr(final, "decision_function"):
         return False
     rows = _probes(final)
-    expected = function(np.asarray(final.decision_function(rows)).reshape(len(rows), -1))
+    expected = bend.apply(np.asarray(final.decision_function(rows)).reshape(len(rows), -1), None)
     return bool(np.allclose(final.predict_proba(rows)[:, -expected.shape[1] :], expected))
 
 

@@ -143,13 +143,9 @@ class UserRows:
     @property
     def is_container(self) -> bool:
         """Is the table a DMatrix or Pool, which a library predicts as a whole?"""
-        return (
-            not isinstance(
-                self.raw, (np.ndarray, list)
-            )  # a list of strings, for a pipeline that counts words
-            and not is_frame(self.raw)
-            and not hasattr(self.raw, "tocsr")
-        )
+        # A list is of strings, for a pipeline that counts words.
+        is_table = isinstance(self.raw, (np.ndarray, list)) or hasattr(self.raw, "tocsr")
+        return not is_table and not is_frame(self.raw)
 
     def to_show(self, feature_names: Sequence[str] | None) -> Any:
         """A column per player. What a pipeline made of a frame becomes a frame of that library."""

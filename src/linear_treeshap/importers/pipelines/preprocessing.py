@@ -14,7 +14,7 @@ from typing import Any
 from ...errors import UnsupportedModelError
 from ...rows.frames import column_names
 from ...rows.tables import take_columns
-from .. import IMPORTERS, importer_of
+from .. import IMPORTERS, class_names, importer_of
 
 __all__ = ["Preprocessing", "preprocessing_of", "unwrap"]
 
@@ -79,8 +79,7 @@ def unwrap(model: Any) -> Any:
 
 def _is_of_a_library(model: Any) -> bool:
     """Is this a model of a class that some module of ours reads, and no file or ensemble?"""
-    names = (f"{base.__module__.partition('.')[0]}.{base.__qualname__}" for base in type(model).__mro__)
-    return any(name in IMPORTERS for name in names)
+    return any(name in IMPORTERS for name in class_names(model))
 
 
 def _layers(model: Any) -> Iterator[Any]:
