@@ -53,9 +53,9 @@ from .rows.tables import width_of
 __all__ = ["AskedSets", "TreeExplainer", "explain"]
 
 Array = npt.NDArray[Any]
+Float64 = npt.NDArray[np.float64]
 
 _LOG = logging.getLogger("linear_treeshap")
-Float64 = npt.NDArray[np.float64]
 
 
 class TreeExplainer:
@@ -66,9 +66,9 @@ class TreeExplainer:
     model
         A fitted model of XGBoost, LightGBM, CatBoost, scikit-learn and others, a list of models (their mean)
         or of (weight, model) pairs (their sum), a dictionary of arrays, a `TreeEnsemble`, or the path of a
-        model file: see `import_model`. Rows of a scikit-learn pipeline
-        are given raw, and explained in raw columns wherever each transformed column comes from one raw
-        column; ``players`` says what values are given to.
+        model file: see `import_model`. Rows of a scikit-learn pipeline are given raw, and explained in raw
+        columns wherever each transformed column comes from one raw column; ``players`` says what values are
+        given to.
     data
         Background rows, of any kind that can be explained, as many as you like; one row is a baseline.
     model_output
@@ -103,9 +103,9 @@ class TreeExplainer:
     n_jobs
         Threads, counted as joblib does; None and -1 for all CPUs.
     device
-        Where path-dependent values are computed: "cpu"; "cuda" or "cuda:1", a GPU of NVIDIA's, which needs
-        CuPy; or "auto", a GPU where there is one and enough rows. What a GPU does not compute yet,
-        interactions and values against background rows, is computed by the CPU.
+        Where path-dependent values and their pairs are computed: "cpu"; "cuda" or "cuda:1", a GPU of
+        NVIDIA's, which needs CuPy; or "auto", a GPU where there is one and enough rows. What a GPU does not
+        compute yet, interactions of sets and values against background rows, is computed by the CPU.
     output_names
         Names for the outputs; by default those of the model's classes, where it knows them.
     link, linearize_link
