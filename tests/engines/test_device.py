@@ -25,6 +25,9 @@ from linear_treeshap.engines.cuda.conditions import Conditions
 from linear_treeshap.engines.cuda.device import Device
 from linear_treeshap.engines.cuda.engine import DeviceEngine
 from linear_treeshap.engines.cuda.plan import Model
+from linear_treeshap.engines.cuda.records import STREAM_WORDS, Points, write
+from linear_treeshap.engines.cuda.stage import register_slots
+from linear_treeshap.engines.cuda.trees import Trees
 from linear_treeshap.engines.indices import SHAPLEY, index_of
 from linear_treeshap.engines.values import ValueEngine
 from linear_treeshap.model.ensemble import TreeEnsemble
@@ -253,13 +256,51 @@ def test_few_rows_and_many_are_cut_into_chunks_of_other_sizes() -> None:
         assert np.abs(many[:100] - few).max() <= tolerance * np.abs(few).max()
 
 
-def test_a_leaf_takes_few_bytes() -> None:
-    """Less than 100 on the device, in float32."""
+@pytest.mark.parametrize("shape", ["complete", "random", "repeated"])
+def test_a_leaf_takes_few_bytes(shape: str) -> None:
+    """Less than 100 on the device, in float32, also where rules are walked in parts."""
+    n_features = 6 if shape == "repeated" else 40
     ensemble = copies(complete(8, 30), 10)
-    launches = Model.of(ensemble, np.arange(30, dtype=np.int32), 30, SHAPLEY).launches(
-        np.float32, lambda n, item: 4
-    )
-    assert sum(launch.words.nbytes for launch in launches) < 100 * ensemble.n_leaves
+    if shape != "complete":
+        rng = np.random.default_rng(0)
+        ensemble = random_ensemble(
+            rng, n_features=n_features, n_trees=10, max_leaves=1000, max_depth=40, categorical=False
+        )
+    model = Model.of(ensemble, np.arange(n_features, dtype=np.int32), n_features, SHAPLEY)
+    launches = model.launches(np.float32, register_slots)
+    if shape == "random":
+        assert max(len(launch.parts) for launch in launches) > 1
+    held = [getattr(launch, name) for launch in launches for name in ("words", "cuts", "columns")]
+    held += [some.gains for launch in launches for some in (launch.small, launch.large)]
+    assert sum(array.nbytes for array in held) < 100 * ensemble.n_leaves
+
+
+@pytest.mark.parametrize("dtype", TOLERANCE)
+def test_the_largest_knot_finds_room_in_a_piece(dtype: str) -> None:
+    """Repeated players above, and branches of new ones below, for all numbers of points and of parts that
+    there are."""
+    depth, item = 8, np.dtype(dtype).itemsize
+    level = np.floor(np.log2(np.arange(1, 2 ** (depth + 1)))).astype(int)
+    tree = complete(depth, 4)
+    tree = replace(tree, feature=np.where(tree.is_leaf, tree.feature, np.maximum(0, level - 4)))
+    trees = Trees.of_output(tree, 0, np.arange(4, dtype=np.int32), Conditions.of(tree))
+    shapes = [(n, 1) for n in range(1, 9)] + [(5, 2), (6, 2), *((8, n) for n in (2, 3, 4))]
+    for n_points, n_parts in shapes:
+        t = np.full(n_points, 0.5)
+        slots = register_slots(n_points, item)
+        records = write(
+            trees,
+            np.arange(4),
+            np.arange(4),
+            4,
+            [Points(t, t, t)] * n_parts,
+            n_register_slots=slots,
+            dtype=dtype,
+        )
+        _, cuts, _ = records.in_pieces([1])
+        assert np.diff(cuts).max() <= STREAM_WORDS
+        if slots == depth - 3:
+            assert len(cuts) == 2  # it is one knot
 
 
 # -- from outside

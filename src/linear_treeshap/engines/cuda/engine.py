@@ -185,7 +185,7 @@ class _Walk:
         self._finish = device.kernel(file, name, {"VALUE": C_NAMES[dtype], "LIMBS": self.n_limbs})
         launches = model.launches(dtype, register_slots, with_pairs=with_pairs)
         self._stages = [Stage(launch, device, self.n_limbs, bits, with_pairs) for launch in launches]
-        self._work = sum(len(launch.words) * len(launch.points.t) for launch in launches) // 16
+        self._work = sum(len(launch.words) * launch.n_points * len(launch.parts) for launch in launches) // 16
 
     def rows_at_once(self, n_rows: int) -> int:
         n_players, n_outputs = self.model.n_players, len(self.model.outputs)

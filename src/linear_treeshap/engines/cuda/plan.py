@@ -46,8 +46,12 @@ _LARGE_CHUNK = {4: (4, 4096), 8: (32, 8192)}
 #: Trees that are deeper are walked in float64: each split of a path rounds, and so many would be seen in
 #: float32 (up to 150 levels, errors are below 4e-7).
 _MAX_FLOAT32_SLOTS = 256
+#: Players whose values are added to totals at once, as in walk.cu.
+_GAINS_AT_ONCE = 8
 #: Points that are walked at once: beyond these their state is not in registers.
 _MAX_POINTS = 8
+#: Parts of a rule that share a stream: more would not find room in a piece of it.
+_MAX_PARTS = 4
 #: Trees with fewer leaves than this share of all are walked with some points more than they need.
 _FEW_LEAVES = 0.25
 #: Leaves whose largest is this much larger than their mean are rare and huge: one limb has no digits for the
@@ -64,6 +68,8 @@ class Chunks:
 
     pieces: Int64  # (n_chunks + 1,) the first piece of each
     groups: Int64  # (n_groups + 1,) the first chunk of each group
+    firsts: Int64  # (n_chunks + 1,) the first of `gains` of each
+    gains: npt.NDArray[np.int32]  # (n_gains, 2) `Gain` of walk.cu: the players of a chunk
 
     @property
     def n_chunks(self) -> int:
@@ -74,17 +80,21 @@ class Chunks:
 class Launch:
     """What one launch walks."""
 
-    points: Points
+    parts: list[Points]  # of the rule, of as many points each: all are walked one after another
     dtype: np.dtype[Any]  # of the walk
     words: npt.NDArray[Any]
     cuts: Int64  # (n_pieces + 1,) words
     small: Chunks  # for few rows
     large: Chunks
-    groups: npt.NDArray[np.int32]  # (n_groups, 5): `Group` of walk.cu
-    players: npt.NDArray[np.int32]
+    groups: npt.NDArray[np.int32]  # (n_groups, 4): `Group` of walk.cu
     columns: npt.NDArray[np.int32]
     n_slots: int  # of the highest split
     row_bytes: int  # that a row takes in the memory of a block
+
+    @property
+    def n_points(self) -> int:
+        """That are walked at once."""
+        return len(self.parts[0].t)
 
 
 @dataclass(frozen=True, eq=False)
@@ -137,16 +147,16 @@ class Model:
     ) -> list[Launch]:
         """``n_register_slots`` says how many for a number of points, and the bytes of a number."""
         pairs = self.pairs if with_pairs else None
-        drafts: dict[tuple[bytes, bytes, int], _Draft] = {}
+        drafts: dict[tuple[bytes, int], _Draft] = {}
         for output, trees in enumerate(self.outputs):
             for some, real in _by_type(replace(trees, is_flat=with_pairs), np.dtype(dtype)):
                 item = real.itemsize
                 small = some.cut(partial(_is_too_large, item))
                 for points, members in _classes(small, self.index):
-                    for part in _parts(points):
-                        key = part.t.tobytes(), part.weights.tobytes(), item
+                    for parts in _parts(points):
+                        key = b"".join(part.t.tobytes() + part.weights.tobytes() for part in parts), item
                         if key not in drafts:
-                            drafts[key] = _Draft(part, n_register_slots(len(part.t), item), real, pairs)
+                            drafts[key] = _Draft(parts, n_register_slots(len(parts[0].t), item), real, pairs)
                         drafts[key].add(output, small.some(members))
         return [draft.launch() for draft in drafts.values()]
 
@@ -185,8 +195,8 @@ def _is_too_large(item: int, trees: Trees, tree: int) -> bool:
 
 
 def _row_bytes(n_players: int, n_columns: int, item: int) -> int:
-    """Of values and ranks, as walk.cu has them."""
-    return (n_players | 1) * item + 4 * (-(-n_columns // 4) | 1)
+    """Of values, one more for splits that are none, and ranks, as walk.cu has them."""
+    return (n_players + 1 | 1) * item + 4 * (-(-n_columns // 4) | 1)
 
 
 def _classes(trees: Trees, index: Index) -> Iterator[tuple[Points, Int64]]:
@@ -223,25 +233,62 @@ def _rounded(n_points: int) -> int:
     return -(-n_points // _MAX_POINTS) * _MAX_POINTS
 
 
-def _parts(points: Points) -> Iterator[Points]:
+def _parts(points: Points) -> Iterator[list[Points]]:
+    """The parts of a rule that share a stream."""
     n_parts = -(-len(points.t) // _MAX_POINTS)
-    for part in range(n_parts):
-        yield Points(points.t[part::n_parts], points.absent[part::n_parts], points.weights[part::n_parts])
+    parts = [
+        Points(points.t[part::n_parts], points.absent[part::n_parts], points.weights[part::n_parts])
+        for part in range(n_parts)
+    ]
+    for first in range(0, n_parts, _MAX_PARTS):
+        yield parts[first : first + _MAX_PARTS]
+
+
+def _gains(chunk: Int64, local: Int64, players: Int64, item: int) -> list[Int64]:
+    """For each chunk (n, 2) the players of its splits, here and in all: whole numbers of those that are added
+    at once, the rest being nobody's, who gets nothing."""
+    present = np.zeros((int(chunk.max()) + 1, len(players)), dtype=np.bool_)
+    present[chunk, local] = True
+    gains = []
+    for own in map(np.flatnonzero, present):
+        nobody = np.full(-len(own) % _GAINS_AT_ONCE, len(players))
+        own = np.append(own, nobody)
+        gains.append(np.stack([own * item, np.append(players, players[0])[own]], axis=1))
+    return gains
+
+
+class _ChunkDraft:
+    """See `Chunks`."""
+
+    def __init__(self) -> None:
+        self.pieces, self.groups, self.firsts = [0], [0], [0]
+        self.gains: list[Int64] = []
+
+    def add(self, pieces: Int64, gains: list[Int64]) -> None:
+        """The chunks of a group."""
+        self.pieces += pieces[1:].tolist()
+        self.groups.append(len(self.pieces) - 1)
+        self.firsts += (self.firsts[-1] + np.cumsum([len(some) for some in gains])).tolist()
+        self.gains += gains
+
+    def chunks(self) -> Chunks:
+        pieces, groups, firsts = (
+            np.array(numbers, dtype=np.int64) for numbers in (self.pieces, self.groups, self.firsts)
+        )
+        return Chunks(pieces, groups, firsts, np.concatenate(self.gains).astype(np.int32))
 
 
 class _Draft:
     """A launch while groups are added to it."""
 
     def __init__(
-        self, points: Points, n_register_slots: int, dtype: np.dtype[Any], pairs: Int64 | None
+        self, parts: list[Points], n_register_slots: int, dtype: np.dtype[Any], pairs: Int64 | None
     ) -> None:
-        self.points, self.n_register_slots, self.dtype, self.pairs = points, n_register_slots, dtype, pairs
+        self.parts, self.n_register_slots, self.dtype, self.pairs = parts, n_register_slots, dtype, pairs
         self.words: list[npt.NDArray[Any]] = []
         self.cuts: list[int] = [0]
-        self.groups: list[tuple[int, int, int, int, int]] = []
-        self.small: tuple[list[int], list[int]] = [0], [0]  # see `Chunks`
-        self.large: tuple[list[int], list[int]] = [0], [0]
-        self.players: list[Int64] = []
+        self.groups: list[tuple[int, int, int, int]] = []
+        self.small, self.large = _ChunkDraft(), _ChunkDraft()
         self.columns: list[Int64] = []
         self.n_slots, self.row_bytes = 0, 0
 
@@ -251,9 +298,7 @@ class _Draft:
             some = trees.span(begin, end)
             inner = ~some.is_leaf
             players, columns = np.unique(some.player[inner]), np.unique(some.column[inner])
-            first_player, first_column = sum(map(len, self.players)), sum(map(len, self.columns))
-            self.groups.append((first_player, len(players), first_column, len(columns), output))
-            self.players.append(players)
+            self.groups.append((len(players), sum(map(len, self.columns)), len(columns), output))
             self.columns.append(columns)
             self.n_slots = max(self.n_slots, int(some.slot.max()) + 1)
             self.row_bytes = max(self.row_bytes, _row_bytes(len(players), len(columns), self.dtype.itemsize))
@@ -262,7 +307,7 @@ class _Draft:
             )
             local_player[players] = np.arange(len(players))
             local_column[columns] = np.arange(len(columns))
-            self._write(some, local_player, local_column)
+            self._write(some, players, local_player, local_column)
 
     def _groups(self, trees: Trees) -> Iterator[tuple[int, int]]:
         """Trees one after another, as long as their players and columns have room beside each other."""
@@ -287,12 +332,13 @@ class _Draft:
             columns |= its_columns
         yield begin, trees.n_trees
 
-    def _write(self, trees: Trees, player: Int64, column: Int64) -> None:
+    def _write(self, trees: Trees, players: Int64, player: Int64, column: Int64) -> None:
         records = write(
             trees,
             player,
             column,
-            self.points,
+            len(players),
+            self.parts,
             n_register_slots=self.n_register_slots,
             dtype=self.dtype,
             pairs=self.pairs,
@@ -304,30 +350,27 @@ class _Draft:
         large = [0, *_chunk_ends(n_trees, n_leaves, *_LARGE_CHUNK[self.dtype.itemsize])]
         n_pieces = len(self.cuts) - 1
         self.cuts += (cuts[1:] + self.cuts[-1]).tolist()
-        for (firsts, groups), own in ((self.small, pieces), (self.large, pieces[large])):
-            firsts += (own[1:] + n_pieces).tolist()
-            groups.append(len(firsts) - 1)
+        inner = ~trees.is_leaf
+        tree, local = trees.tree[inner], player[trees.player[inner]]
+        small = np.array([0, *ends])
+        for draft, own, firsts in ((self.small, pieces, small), (self.large, pieces[large], small[large])):
+            chunk = np.searchsorted(firsts, tree, side="right") - 1
+            draft.add(own + n_pieces, _gains(chunk, local, players, self.dtype.itemsize))
         self.words.append(words)
 
     def launch(self) -> Launch:
         return Launch(
-            self.points,
+            self.parts,
             self.dtype,
             np.concatenate(self.words),
             np.array(self.cuts, dtype=np.int64),
-            _chunks(self.small),
-            _chunks(self.large),
+            self.small.chunks(),
+            self.large.chunks(),
             np.array(self.groups, dtype=np.int32),
-            np.concatenate(self.players).astype(np.int32),
             np.concatenate(self.columns).astype(np.int32),
             self.n_slots,
             self.row_bytes,
         )
-
-
-def _chunks(lists: tuple[list[int], list[int]]) -> Chunks:
-    pieces, groups = (np.array(numbers, dtype=np.int64) for numbers in lists)
-    return Chunks(pieces, groups)
 
 
 def _chunk_ends(n_trees: Int64, n_leaves: Int64, max_trees: int, max_leaves: int) -> Iterator[int]:

@@ -4,8 +4,9 @@ A record is some vectors of four words; a word is as wide as the floating-point 
 one such number or a whole one. A tree is a root record and then its nodes from left to right: a leaf; a pair,
 twig or branch with all that is below it (`Kind`); or a split as three records, before its left side, between
 both sides, and after its right side. Splits of a player that is new on the path need no numbers but cover
-ratios; those of a player that is not have tau for each point of the rule beside them. Conditions are a column
-and the last rank that goes left; columns and players are the bytes from where a row's ranks and values begin.
+ratios; those of a player that is not have tau and kappa for each point of the rule beside them, one part of
+the rule after another if it is walked in parts. Conditions are a column and the last rank that goes left;
+columns and players are the bytes from where a row's ranks and values begin.
 """
 
 from __future__ import annotations
@@ -18,18 +19,44 @@ import numpy.typing as npt
 
 from .trees import Kind, Trees
 
-__all__ = ["STREAM_BYTES", "Points", "Records", "write"]
+__all__ = ["STREAM_WORDS", "Points", "Records", "n_knot_slots", "write"]
 
 Int64 = npt.NDArray[np.int64]
 Float64 = npt.NDArray[np.float64]
 
-#: Of one piece of the stream, which is in shared memory as a whole: as in walk.cu.
-STREAM_BYTES = 8192
+#: Of one piece of the stream, which is in shared memory as a whole: as in walk.cu. There is room for the
+#: largest knot, five slots of repeated players above 32 branches, with a root and an end.
+STREAM_WORDS = 9216 // 4
 
 _VECTOR = 4
-_END, _ROOT, _DEEP, _PARTNER, _LEAF = 0, 1, 2, 4, 6  # `Op` of walk.cu
-_PAIR, _TWIG, _BRANCH, _SLOTS = 8, 10, 12, 14
-_N_SPLIT_OPS = 6
+_LEAF, _PAIR, _TWIG, _BRANCH, _DOWN = 0, 1, 3, 4, 6  # `Op` of walk.cu; those that follow depend on its slots
+
+
+@dataclass(frozen=True)
+class _Ops:
+    """The numbers of those that follow: a walk knows by comparing them where it is."""
+
+    n_register_slots: int
+
+    @property
+    def back(self) -> int:
+        return _DOWN + 2 * self.n_register_slots
+
+    @property
+    def deep(self) -> int:
+        return self.back + 4 * self.n_register_slots
+
+    @property
+    def partner(self) -> int:
+        return self.deep + 1
+
+    @property
+    def root(self) -> int:
+        return self.deep + 2
+
+    @property
+    def end(self) -> int:
+        return self.deep + 3
 
 
 @dataclass(frozen=True, eq=False)
@@ -44,6 +71,12 @@ class Points:
         """(n, n_points) the share of a player's factor above that is not due to its covers."""
         return self.t / (self.t + self.absent * cover[:, None])
 
+    def kappa(self, cover: Float64) -> Float64:
+        """(n, n_points) what the difference of a player's factor weighs. No factor on the way is beyond the
+        numbers there are."""
+        one_over_u = 1 / (self.t + self.absent * cover[:, None])
+        return cover[:, None] * one_over_u * one_over_u
+
     def rho(self, cover: Float64) -> Float64:
         """(n, n_points) what a player's factor becomes if it is taken for its difference: present and absent,
         its edges being satisfied."""
@@ -55,8 +88,9 @@ class Records:
     """The stream of some trees."""
 
     words: npt.NDArray[Any]  # uint32 or uint64
-    starts: Int64  # the word at which each record begins, unless it is within a fork; and the number of words
+    starts: Int64  # the word at which each record begins, unless it is within a knot; and the number of words
     tree_starts: Int64  # (n_trees + 1,) the word at which each tree begins
+    end: int  # what a piece ends with
 
     def in_pieces(self, trees: list[int]) -> tuple[npt.NDArray[Any], Int64, Int64]:
         """Words, the word at which each piece begins, and the first piece of each chunk, with the ends of
@@ -64,42 +98,54 @@ class Records:
 
         A chunk ends before each of these ``trees``. A piece ends with a record that says so.
         """
-        most = STREAM_BYTES // self.words.itemsize - _VECTOR
+        most = STREAM_WORDS - _VECTOR
         cuts, chunks = [0], [0]
         for tree in trees:
             end = int(self.tree_starts[tree])
             while cuts[-1] < end:
                 last = np.searchsorted(self.starts, min(cuts[-1] + most, end), side="right") - 1
+                assert self.starts[last] > cuts[-1], "a record is larger than a piece"
                 cuts.append(int(self.starts[last]))
             chunks.append(len(cuts) - 1)
         inner = np.repeat(np.array(cuts[1:], dtype=np.int64), _VECTOR)
-        words = np.insert(self.words, inner, _END)
+        words = np.insert(self.words, inner, self.end)
         return words, np.array(cuts) + _VECTOR * np.arange(len(cuts)), np.array(chunks)
+
+
+def n_knot_slots(n_register_slots: int, with_pairs: bool) -> int:
+    """Splits of so many slots are walked with all that is below them, in one piece: what pairs get has no
+    bound."""
+    return 1 if with_pairs else n_register_slots
 
 
 def write(
     trees: Trees,
     player: Int64,
     column: Int64,
-    points: Points,
+    n_players: int,
+    parts: list[Points],
     *,
     n_register_slots: int,
     dtype: npt.DTypeLike,
     pairs: Int64 | None = None,
 ) -> Records:
-    """The records of ``trees``, which number players and columns as ``player`` and ``column`` say.
+    """The records of ``trees``, which number ``n_players`` players and their columns as ``player`` and
+    ``column`` say. All ``parts`` of a rule have as many points as each other.
 
     With the numbers of ``pairs`` of players (their own numbers), also records of what pairs get.
     """
-    tau_words = _VECTOR * -(-len(points.t) // _VECTOR)
+    ops = _Ops(n_register_slots)
     repeated = trees.above >= 0
-    more = np.where(repeated, tau_words, 0)
+    n_points = len(parts[0].t)
+    tau_words, both_words = (len(parts) * _whole_vectors(n) for n in (n_points, 2 * n_points))
+    down_size = 4 + np.where(repeated, tau_words, 0)
+    middle_size = np.where(repeated, len(parts) * _whole_vectors(2 + n_points), 4)
+    up_size = 4 + np.where(repeated, both_words, 0)
     size = np.zeros(len(trees.left), dtype=np.int64)  # of all records of a node and of those below it
     size[trees.kind == Kind.LEAF] = 4
-    size[trees.kind == Kind.PAIR] = 8 + more[trees.kind == Kind.PAIR]
+    size[trees.kind == Kind.PAIR] = 4 + up_size[trees.kind == Kind.PAIR]
     size[trees.kind == Kind.TWIG] = 20
     size[trees.kind == Kind.BRANCH] = 44
-    up_size = np.where(repeated, 8, 4) + more
     partner_words = _VECTOR + tau_words
     n_partners = np.zeros(len(trees.left), dtype=np.int64)
     if pairs is not None:
@@ -108,34 +154,41 @@ def write(
     splits_by_level = [nodes[trees.kind[nodes] == Kind.SPLIT] for nodes in trees.levels]
     for nodes in reversed(splits_by_level):
         below = size[trees.left[nodes]] + size[trees.right[nodes]]
-        size[nodes] = 8 + 2 * more[nodes] + up_size[nodes] + below + tail[nodes]
+        own = down_size[nodes] + middle_size[nodes] + up_size[nodes]
+        size[nodes] = own + below + tail[nodes]
     roots = trees.first[:-1]
     tree_starts = np.concatenate([[0], np.cumsum(_VECTOR + size[roots])]).astype(np.int64)
     start = np.zeros(len(trees.left), dtype=np.int64)
     start[roots] = tree_starts[:-1] + _VECTOR
     for nodes in splits_by_level:
-        start[trees.left[nodes]] = start[nodes] + 4 + more[nodes]
-        start[trees.right[nodes]] = start[trees.left[nodes]] + size[trees.left[nodes]] + 4 + more[nodes]
-    page = _Page(trees, player, column, points, dtype, int(tree_starts[-1]))
-    page.roots(tree_starts[:-1])
+        left = start[nodes] + down_size[nodes]
+        start[trees.left[nodes]] = left
+        start[trees.right[nodes]] = left + size[trees.left[nodes]] + middle_size[nodes]
+    page = _Page(trees, player, column, n_players, parts, dtype, int(tree_starts[-1]))
+    page.roots(tree_starts[:-1], ops)
     page.bottoms(start)
     up = start + size - up_size - tail
-    page.splits(start, up, more, n_register_slots)
-    # A split of two bottoms is walked at once.
-    in_fork = np.zeros(len(trees.left), dtype=np.bool_)
-    forks = np.flatnonzero(trees.slot == 0)
-    in_fork[trees.left[forks]] = in_fork[trees.right[forks]] = True
-    alone = (trees.kind != Kind.NONE) & ~in_fork
+    middle = start[trees.right] - middle_size
+    page.splits(start, middle, up, ops)
+    # What is below a split of a knot is walked with it.
+    n_slots = n_knot_slots(n_register_slots, with_pairs=pairs is not None)
+    slot_above = np.where(trees.parent >= 0, trees.slot[trees.parent], -1)
+    in_knot = (slot_above >= 0) & (slot_above < n_slots)
+    alone = (trees.kind != Kind.NONE) & ~in_knot
     starts = [tree_starts, start[alone]]
-    rest = np.flatnonzero(trees.slot > 0)
-    starts += [start[trees.right[rest]] - 4 - more[rest], up[rest]]
+    rest = np.flatnonzero(trees.slot >= n_slots)
+    starts += [middle[rest], up[rest]]
     if pairs is not None:
         splits = trees.partners[0]
         number = np.arange(len(splits)) - np.searchsorted(splits, splits)  # of a split's partners
         places = up[splits] + up_size[splits] + partner_words * number
-        page.partners(places, pairs)
+        page.partners(places, pairs, ops)
         starts.append(places)
-    return Records(page.words, np.unique(np.concatenate(starts)), tree_starts)
+    return Records(page.words, np.unique(np.concatenate(starts)), tree_starts, ops.end)
+
+
+def _whole_vectors(n_words: int) -> int:
+    return _VECTOR * -(-n_words // _VECTOR)
 
 
 class _Page:
@@ -146,22 +199,23 @@ class _Page:
         trees: Trees,
         player: Int64,
         column: Int64,
-        points: Points,
+        n_players: int,
+        parts: list[Points],
         dtype: npt.DTypeLike,
         n_words: int,
     ) -> None:
-        self.trees, self.points = trees, points
+        self.trees, self.parts = trees, parts
         self.real = np.dtype(dtype)
         self.words = np.zeros(n_words, dtype=np.uint32 if self.real.itemsize == 4 else np.uint64)
         # Leaves stand for splits where something is smaller than its record: all their numbers are zeros
-        # then.
-        self.player = np.where(trees.is_leaf, 0, player[trees.player]) * self.real.itemsize
+        # then, and the player is none.
+        self.player = np.where(trees.is_leaf, n_players, player[trees.player]) * self.real.itemsize
         self.column = np.where(trees.is_leaf, 0, column[trees.column])
         self.left_of_mean = trees.mean[trees.left] - trees.mean
         self.right_of_mean = trees.mean[trees.right] - trees.mean
 
-    def roots(self, starts: Int64) -> None:
-        self._whole(starts, np.full(len(starts), _ROOT))
+    def roots(self, starts: Int64, ops: _Ops) -> None:
+        self._whole(starts, np.full(len(starts), ops.root))
 
     def bottoms(self, start: Int64) -> None:
         """Leaves, pairs, twigs and branches."""
@@ -176,10 +230,9 @@ class _Page:
         self._whole(at, _PAIR + repeated, self.column[pairs], self.player[pairs])
         self._real(at + 3, trees.mean[pairs], self.left_of_mean[pairs], self.right_of_mean[pairs])
         self._whole(at + 6, self._last_and_edge(pairs))
-        self._real(at[repeated] + 7, trees.cover_above[pairs[repeated]])
-        self._tau(at[repeated] + 8, pairs[repeated])
+        self._tau_and_kappa(at[repeated] + 8, pairs[repeated])
         at = start[twigs]
-        self._whole(at, _TWIG + self._share_players(twigs))
+        self._whole(at, np.full(len(at), _TWIG))
         self._real(at + 1, trees.mean[twigs])
         self._twigs(at + 4, twigs, at + 2)
         at, left, right = start[branches], trees.left[branches], trees.right[branches]
@@ -189,39 +242,39 @@ class _Page:
         self._twigs(at + 12, left, at + 2)
         self._twigs(at + 28, right, at + 3)
 
-    def splits(self, start: Int64, up: Int64, more: Int64, n_register_slots: int) -> None:
+    def splits(self, down: Int64, middle: Int64, up: Int64, ops: _Ops) -> None:
         trees = self.trees
         nodes = np.flatnonzero(trees.kind == Kind.SPLIT)
-        down = start[nodes]
-        middle = start[trees.right[nodes]] - 4 - more[nodes]
-        up = up[nodes]
+        down, middle, up = down[nodes], middle[nodes], up[nodes]
         slot, repeated = trees.slot[nodes], trees.above[nodes] >= 0
 
         def head(which: int) -> Int64:
-            number = which + repeated
-            deep = _DEEP | number << 8 | slot << 11
-            return np.where(slot < n_register_slots, _SLOTS + _N_SPLIT_OPS * slot + number, deep)
+            in_registers = _DOWN + 2 * slot if which == 0 else ops.back + 4 * slot + 2 * (which - 1)
+            deep = ops.deep | (2 * which + repeated) << 8 | slot << 11
+            return np.where(slot < ops.n_register_slots, in_registers + repeated, deep)
 
         self._whole(down, head(0), self.column[nodes])
         self._real(down + 2, trees.w_left[nodes])
         self._whole(down + 3, self._last_and_edge(nodes))
-        self._whole(middle, head(2))
-        self._real(middle + 2, trees.w_right[nodes])
-        self._whole(up, head(4), self.player[nodes])
+        self._whole(middle, head(1))
+        self._real(middle + 1, trees.w_right[nodes])
+        self._whole(up, head(2), self.player[nodes])
         self._real(up + 2, trees.w_left[nodes], trees.w_right[nodes])
         again = nodes[repeated]
-        self._real(up[repeated] + 4, trees.cover_above[again])
-        for place in (down + 4, middle + 4, up + 8):
-            self._tau(place[repeated], again)
+        self._tau(down[repeated] + 4, again)
+        for part, points in enumerate(self.parts):
+            place = middle[repeated] + part * _whole_vectors(2 + len(points.t))
+            self._real(place + 1, trees.w_right[again], *points.tau(trees.cover_above[again]).T)
+        self._tau_and_kappa(up[repeated] + 4, again)
 
-    def partners(self, start: Int64, pairs: Int64) -> None:
+    def partners(self, start: Int64, pairs: Int64, ops: _Ops) -> None:
         trees = self.trees
         split, above, is_right = trees.partners
         number = pairs[trees.player[split], trees.player[above]]
         ratio = np.where(is_right, trees.w_right[above], trees.w_left[above])
-        self._whole(start, np.full(len(start), _PARTNER), number, trees.slot[above] << 1 | is_right)
-        for k, rho in enumerate(self.points.rho(trees.cover_above[above] * ratio).T):
-            self._real(start + _VECTOR + k, rho)
+        self._whole(start, np.full(len(start), ops.partner), number, trees.slot[above] << 1 | is_right)
+        cover = trees.cover_above[above] * ratio
+        self._of_parts(start + _VECTOR, [points.rho(cover) for points in self.parts])
 
     def _twigs(self, start: Int64, nodes: Int64, last_of_right: Int64) -> None:
         trees = self.trees
@@ -241,10 +294,12 @@ class _Page:
         self._real(start + 5, trees.w_left[nodes], trees.w_right[nodes])
 
     def _share_players(self, *twigs: Int64) -> npt.NDArray[np.bool_]:
-        """Do these twigs, side by side, have several splits of one player, leaves standing for splits?"""
+        """Do these twigs, side by side, have several splits of one player?"""
         splits = [split for at in twigs for split in (at, self.trees.left[at], self.trees.right[at])]
-        players = np.sort(np.stack([self.player[at] for at in splits]), axis=0)
-        return np.asarray((players[1:] == players[:-1]).any(axis=0))
+        # Each leaf that stands for a split has a player of its own.
+        players = [np.where(self.trees.is_leaf[at], -1 - i, self.player[at]) for i, at in enumerate(splits)]
+        ordered = np.sort(np.stack(players), axis=0)
+        return np.asarray((ordered[1:] == ordered[:-1]).any(axis=0))
 
     def _last_and_edge(self, nodes: Int64) -> Int64:
         """The last rank that goes left; and for a repeated player the closest edge above, as the slot of its
@@ -254,8 +309,19 @@ class _Page:
         return np.where(trees.above[nodes] >= 0, edge << 8, 0) | trees.last[nodes]
 
     def _tau(self, start: Int64, nodes: Int64) -> None:
-        for k, tau in enumerate(self.points.tau(self.trees.cover_above[nodes]).T):
-            self._real(start + k, tau)
+        cover = self.trees.cover_above[nodes]
+        self._of_parts(start, [points.tau(cover) for points in self.parts])
+
+    def _tau_and_kappa(self, start: Int64, nodes: Int64) -> None:
+        cover = self.trees.cover_above[nodes]
+        both = [np.concatenate([part.tau(cover), part.kappa(cover)], axis=1) for part in self.parts]
+        self._of_parts(start, both)
+
+    def _of_parts(self, start: Int64, numbers: list[Float64]) -> None:
+        """For each part of the rule (n, …) numbers, in whole vectors."""
+        for part, some in enumerate(numbers):
+            for k, column in enumerate(some.T):
+                self._real(start + part * _whole_vectors(some.shape[1]) + k, column)
 
     def _whole(self, start: Int64, *columns: Any) -> None:
         for i, column in enumerate(columns):

@@ -13,7 +13,7 @@ import numpy.typing as npt
 
 from .device import C_NAMES, Device
 from .plan import Chunks, Launch
-from .records import STREAM_BYTES
+from .records import STREAM_WORDS, n_knot_slots
 
 __all__ = ["Cut", "Room", "Stage", "register_slots"]
 
@@ -40,7 +40,7 @@ class Cut:
     n_shared: int
     n_tiles: int
     n_blocks: int
-    pieces: int  # of the chunks: where they are on the device
+    few: bool  # rows: so that chunks are small
     spans: int  # where (n_spans, 3) are, `Span` of walk.cu
     n_spans: int
     deep_bytes: int  # of the states of splits that are in memory
@@ -80,9 +80,10 @@ class Stage:
         self, launch: Launch, device: Device, n_limbs: int, total_bits: int, with_pairs: bool
     ) -> None:
         self.launch, self.device = launch, device
-        n_points, item = len(launch.points.t), launch.dtype.itemsize
+        n_points, item = launch.n_points, launch.dtype.itemsize
         self._max_threads = _MAX_THREADS[item]
-        self._is_spilled = 32 * launch.row_bytes + 2 * STREAM_BYTES > device.max_shared
+        self._stream_bytes = 2 * STREAM_WORDS * item
+        self._is_spilled = 32 * launch.row_bytes + self._stream_bytes > device.max_shared
         self._n_deep = max(0, launch.n_slots - register_slots(n_points, item))
         self._kernel = device.kernel(
             "walk.cu",
@@ -91,6 +92,8 @@ class Stage:
                 "REAL": C_NAMES[launch.dtype],
                 "POINTS": n_points,
                 "REGISTER_SLOTS": register_slots(n_points, item),
+                "KNOT_SLOTS": n_knot_slots(register_slots(n_points, item), with_pairs),
+                "PARTS": len(launch.parts),
                 "MASKS": 1 << max(0, (launch.n_slots - 1) // 32).bit_length(),
                 "LIMBS": n_limbs,
                 "SPILLED": int(self._is_spilled),
@@ -98,15 +101,16 @@ class Stage:
                 "PAIRS": int(with_pairs),
             },
         )
-        points, scale = launch.points, [2.0**total_bits]
-        rule = np.concatenate([points.weights, points.t, 1 / points.t, -1 / points.absent, scale]).astype(
-            launch.dtype
-        )
-        tables = (launch.words, launch.cuts, launch.groups, launch.players, launch.columns, rule)
-        pieces = (launch.large.pieces, launch.small.pieces)
-        self._held = [device.arrays.asarray(table) for table in (*tables, *pieces)]
-        self._words, self._ends, self._groups, *self._places = map(device.address, self._held[: len(tables)])
-        self._pieces = [device.address(table) for table in self._held[len(tables) :]]
+        scale = [2.0**total_bits]
+        rules = [
+            np.concatenate([part.weights, part.t, -1 / part.absent, scale]).astype(launch.dtype)
+            for part in launch.parts
+        ]
+        tables = (launch.words, launch.cuts, launch.groups, launch.columns)
+        large, small = ((some.pieces, some.firsts, some.gains) for some in (launch.large, launch.small))
+        self._held = [device.arrays.asarray(table) for table in (*tables, *large, *small, *rules)]
+        places = list(map(device.address, self._held))
+        self._tables, self._chunk_tables, self._rules = places[:4], (places[4:7], places[7:10]), places[10:]
         self._cuts: dict[tuple[int, bool], Cut] = {}  # by the number of rows
         self._spans: dict[tuple[int, bool], Any] = {}  # by how many are wanted
 
@@ -115,29 +119,29 @@ class Stage:
 
     def walk(self, cut: Cut, room: Room) -> None:
         """Add to totals what rows with these ranks get."""
-        self._kernel.launch(
-            cut.n_blocks,
-            cut.n_threads,
-            cut.n_shared,
-            self._words,
-            self._ends,
-            cut.pieces,
-            self._groups,
-            cut.spans,
-            cut.n_spans,
-            *self._places,
-            room.ranks,
-            room.pitch,
-            cut.n_tiles,
-            room.totals,
-            room.n_players,
-            room.n_outputs * room.n_players * room.pitch,
-            room.pairs,
-            room.n_pairs,
-            room.states,
-            room.states + cut.deep_bytes,
-            cut.room_bytes,
-        )
+        for part, rule in enumerate(self._rules):
+            self._kernel.launch(
+                cut.n_blocks,
+                cut.n_threads,
+                cut.n_shared,
+                *self._tables,
+                *self._chunk_tables[cut.few],
+                cut.spans,
+                cut.n_spans,
+                rule,
+                part,
+                room.ranks,
+                room.pitch,
+                cut.n_tiles,
+                room.totals,
+                room.n_players,
+                room.n_outputs * room.n_players * room.pitch,
+                room.pairs,
+                room.n_pairs,
+                room.states,
+                room.states + cut.deep_bytes,
+                cut.room_bytes,
+            )
 
     def cut(self, n_rows: int, few: bool) -> Cut:
         """How so many rows are cut, of a call of few or of many."""
@@ -154,14 +158,14 @@ class Stage:
         at_once = self._kernel.blocks_at_once(n_threads, n_shared)
         spans = self._spans_for(n_tiles, at_once, few)
         room_bytes = -(-n_threads * launch.row_bytes // 16) * 16 if self._is_spilled else 0
-        deep_bytes = self._n_deep * 2 * len(launch.points.t) * n_threads * launch.dtype.itemsize
+        deep_bytes = self._n_deep * (2 * launch.n_points + 2) * n_threads * launch.dtype.itemsize
         n_blocks = min(n_tiles * len(spans), at_once, max(1, _MEMORY // max(1, deep_bytes + room_bytes)))
         return Cut(
             n_threads,
             n_shared,
             n_tiles,
             n_blocks,
-            self._pieces[few],
+            few,
             self.device.address(spans),
             len(spans),
             n_blocks * deep_bytes,
@@ -169,13 +173,13 @@ class Stage:
         )
 
     def _n_shared(self, n_threads: int) -> int:
-        return 2 * STREAM_BYTES + (0 if self._is_spilled else n_threads * self.launch.row_bytes)
+        return self._stream_bytes + (0 if self._is_spilled else n_threads * self.launch.row_bytes)
 
     def _n_threads(self, n_rows: int, n_chunks: int) -> int:
         """Tiles as large as there is room for, but for few rows, which should not leave the device idle."""
         n_threads = self._max_threads
         if not self._is_spilled:
-            room = self.device.max_shared - 2 * STREAM_BYTES
+            room = self.device.max_shared - self._stream_bytes
             n_threads = min(n_threads, room // self.launch.row_bytes // 32 * 32)
         while n_threads > 64:
             n_items = -(-n_rows // n_threads) * n_chunks

@@ -2,9 +2,10 @@
 //
 // A thread has a row, a block has a tile of them, and all go through the same stream of records, which records.py
 // writes and explains. Compiled for: REAL, the type of the walk; POINTS; REGISTER_SLOTS, splits whose state is in
-// registers, the others having theirs in `deep`; MASKS, words that hold a bit per slot; LIMBS of a total; SPILLED, if
-// what belongs in shared memory is too large for it; THREADS of a block, at most; PAIRS, if pairs of players get
-// something as well, whose totals are (LIMBS, n_outputs, n_pairs, pitch).
+// registers, the others having theirs in `deep`; KNOT_SLOTS, those of them whose records are walked with all that is
+// below them; PARTS of the rule that share the stream; MASKS, words that hold two bits per slot; LIMBS of a total;
+// SPILLED, if what belongs in shared memory is too large for it; THREADS of a block, at most; PAIRS, if pairs of
+// players get something as well, whose totals are (LIMBS, n_outputs, n_pairs, pitch).
 //
 // With t the probability that another player is present, C the product of the factors of the edges above a node, and G
 // the sum over the leaves below it, of values times the factors from there on, a split of a player whose closest edge
@@ -31,38 +32,46 @@
 
 typedef REAL Real;
 
-enum { STREAM_BYTES = 8192 };  // of one of the two pieces of the stream that are in shared memory
+enum { STREAM_BYTES = 2304 * sizeof(Real) };  // of one of the two pieces of the stream that are in shared memory
 
 struct alignas(4 * sizeof(Real)) Vector {
     Real x, y, z, w;
 };
 
+/// A walk knows by comparing numbers where it is: what is below a split has smaller ones than what follows it. A split
+/// has three records, down, middle and up, each for new and for repeated players.
 enum Op {
-    END,  // of a piece of the stream
-    ROOT,
-    DEEP,         // a split whose state is in memory: which of the six that follow, and the slot, are in the head
-    PARTNER = 4,  // of the player of the split before: what the pair gets
-    LEAF = 6,     // two that are told apart by their last bit only are of one kind
-    PAIR = 8,
+    LEAF,
+    PAIR,
     PAIR_REPEATED,
     TWIG,
-    TWIG_SHARED,  // by splits of the same player
     BRANCH,
-    BRANCH_SHARED,
-    FIRST_OF_SLOTS  // then six for each slot in registers: down, middle and up, each for new and repeated players
+    BRANCH_SHARED,                                 // by splits of the same player
+    FIRST_DOWN,                                    // two for each slot in registers
+    FIRST_BACK = FIRST_DOWN + 2 * REGISTER_SLOTS,  // four for each: middle and up
+    DEEP = FIRST_BACK + 4 * REGISTER_SLOTS,        // a split whose state is in memory; which record is in the head
+    PARTNER,                                       // of the player of the split before: what the pair gets
+    ROOT,
+    END  // of a piece of the stream
 };
 
-enum { TAU_VECTORS = (POINTS + 3) / 4 };
+/// Vectors that a record has of tau, of two numbers and tau, and of tau and kappa, for all parts of the rule.
+enum {
+    TAU_VECTORS = PARTS * ((POINTS + 3) / 4),
+    MIDDLE_VECTORS = PARTS * ((2 + POINTS + 3) / 4),
+    BOTH_VECTORS = PARTS * ((2 * POINTS + 3) / 4)
+};
 
 /// Where a thread's row is, and the rule.
 struct Context {
     char* phi;          // values of the row's players; a record has the bytes from here
     const Rank* ranks;  // of the row's columns
-    Real* deep;         // (slots, 2, POINTS, deep_stride)
+    Real* deep;         // (slots, 2 * POINTS + 2, deep_stride)
     Int deep_stride;
     const Real* weights;
-    Real t[POINTS], one_over_t[POINTS];
-    Real scale;  // of totals
+    Real t[POINTS];
+    Real scale;     // of totals
+    unsigned part;  // of the rule
 #if PAIRS
     Real rho_of_others[POINTS];  // of partners whose edges the row fails
     Int* pairs;                  // totals of the row
@@ -71,14 +80,22 @@ struct Context {
 #endif
 };
 
+/// Two bits per slot: does the row satisfy the edge to the left, and to the right, and the player's edges above?
+typedef unsigned long long Edges;
+struct Path {
+    Edges satisfied[MASKS];
+};
+
 /// What a thread knows of its row on the way through a tree.
 struct Lane {
-    Real C[POINTS], G[POINTS];
-    Real C_above[REGISTER_SLOTS][POINTS], G_left[REGISTER_SLOTS][POINTS];
+    Real C[KNOT_SLOTS + 1][POINTS];  // of the node that is walked in each slot of a knot; the last one is the knot's
+    Real C_above[REGISTER_SLOTS - KNOT_SLOTS + 1][POINTS];  // of splits that are in registers and in no knot
+    Real G[POINTS], G_left[REGISTER_SLOTS][POINTS];
+    Real d_left[REGISTER_SLOTS], d_right[REGISTER_SLOTS];
 #if PAIRS
     Real differences[POINTS];  // of the split before: what its player gets at each point
 #endif
-    unsigned went_left[MASKS], held[MASKS];  // a bit per slot; held: the edges above of the same player
+    Path* path;  // not a part of this: several masks are not in registers
 };
 
 DEVICE bool goes_left(const Context& at, Real column, unsigned last) { return at.ranks[bits(column)] <= last; }
@@ -86,94 +103,97 @@ DEVICE bool goes_left(const Context& at, Real column, unsigned last) { return at
 /// Where the value of a player is.
 DEVICE Real& value_of(const Context& at, Real player) { return *(Real*)(at.phi + bits(player)); }
 
-/// Adds products to the values of some players. If they are all different, all can be loaded before the first is
-/// stored.
-template <int N, bool SHARED_BY_SPLITS = false>
-DEVICE void add(const Context& at, const Real (&players)[N], const Real (&x)[N], const Real (&y)[N]) {
-    Real sum[N];
-    UNROLL
-    for (int i = 0; i < N; ++i) {
-        if (!SHARED_BY_SPLITS) sum[i] = value_of(at, players[i]);
-    }
-    UNROLL
-    for (int i = 0; i < N; ++i) {
-        if (SHARED_BY_SPLITS) sum[i] = value_of(at, players[i]);
-        value_of(at, players[i]) = fma(x[i], y[i], sum[i]);
-    }
-}
-
-DEVICE bool bit(const unsigned mask[MASKS], unsigned slot) {
-    return mask[MASKS == 1 ? 0 : slot >> 5] >> (slot & 31) & 1;
-}
-
-DEVICE void put(unsigned mask[MASKS], unsigned slot, bool is_set) {
-    unsigned& word = mask[MASKS == 1 ? 0 : slot >> 5];
-    word = (word & ~(1u << (slot & 31))) | (unsigned)is_set << (slot & 31);
-}
-
-/// Does the row satisfy the closest edge above of the same player, which leaves the split of a slot on one side?
+/// Does the row satisfy an edge, which is the slot of its split and its side?
 DEVICE bool holds(const Lane& lane, unsigned edge) {
-    const unsigned slot = edge >> 1;
-    return bit(lane.held, slot) && bit(lane.went_left, slot) != (edge & 1);
+    return lane.path->satisfied[MASKS == 1 ? 0 : edge >> 6] >> (edge & 63) & 1;
+}
+
+/// Numbers from whole vectors, those of one part of the rule.
+template <int N>
+DEVICE void read(const Context& at, const Vector* vectors, Real (&to)[N]) {
+    enum { N_VECTORS = (N + 3) / 4 };
+    Vector v[N_VECTORS];
+    const unsigned first = PARTS == 1 ? 0 : at.part * N_VECTORS;
+    UNROLL
+    for (int i = 0; i < N_VECTORS; ++i) v[i] = vectors[first + i];
+    UNROLL
+    for (int k = 0; k < N; ++k) {
+        to[k] = k % 4 == 0 ? v[k / 4].x : k % 4 == 1 ? v[k / 4].y : k % 4 == 2 ? v[k / 4].z : v[k / 4].w;
+    }
 }
 
 /// tau of a split: the points themselves for a new player, else what the record says.
 template <bool REPEATED>
-DEVICE void read_tau(const Context& at, const Vector* numbers, Real tau[POINTS]) {
+DEVICE void read_tau(const Context& at, const Vector* vectors, Real (&tau)[POINTS]) {
     if constexpr (REPEATED) {
-        Vector v[TAU_VECTORS];
-        UNROLL
-        for (int i = 0; i < TAU_VECTORS; ++i) v[i] = numbers[i];
-        UNROLL
-        for (int k = 0; k < POINTS; ++k) {
-            tau[k] = k % 4 == 0 ? v[k / 4].x : k % 4 == 1 ? v[k / 4].y : k % 4 == 2 ? v[k / 4].z : v[k / 4].w;
-        }
+        read(at, vectors, tau);
     } else {
         UNROLL
         for (int k = 0; k < POINTS; ++k) tau[k] = at.t[k];
     }
 }
 
-/// kappa = c / u / u with u = t + (1-t) c = t / tau: no factor on the way is beyond the numbers there are.
+/// tau, and after it kappa, which is 1 for a new player.
 template <bool REPEATED>
-DEVICE Real kappa_of(const Context& at, Real tau, Real c, int k) {
-    if constexpr (!REPEATED) return 1;
-    const Real one_over_u = tau * at.one_over_t[k];
-    return c * one_over_u * one_over_u;
+DEVICE void read_both(const Context& at, const Vector* vectors, Real (&both)[2 * POINTS]) {
+    if constexpr (REPEATED) {
+        read(at, vectors, both);
+    } else {
+        UNROLL
+        for (int k = 0; k < POINTS; ++k) both[k] = at.t[k];
+    }
 }
 
 // -- splits one at a time
 // ------------------------------------------------------------------------------------------------
 
-/// The state of a slot: in registers, where the slot is known to the compiler, or in memory.
+/// The state of a split. In a knot, the numbers of what is below it have their own place, so that nothing is moved.
 template <int SLOT>
-struct InRegisters {
+struct InKnot {
     Lane& lane;
     DEVICE unsigned slot() const { return SLOT; }
-    DEVICE Real C(int k) const { return lane.C_above[SLOT][k]; }
-    DEVICE Real G(int k) const { return lane.G_left[SLOT][k]; }
-    DEVICE void keep_C(int k, Real x) const { lane.C_above[SLOT][k] = x; }
-    DEVICE void keep_G(int k, Real x) const { lane.G_left[SLOT][k] = x; }
+    DEVICE Real* C_below() const { return lane.C[SLOT]; }
+    DEVICE void keep_C() const {}
+    DEVICE Real C(int k) const { return lane.C[SLOT + 1][k]; }
+    DEVICE Real& G(int k) const { return lane.G_left[SLOT][k]; }
+    DEVICE Real& d_left() const { return lane.d_left[SLOT]; }
+    DEVICE Real& d_right() const { return lane.d_right[SLOT]; }
+};
+
+/// In registers, and in no knot.
+template <int SLOT>
+struct Alone {
+    Lane& lane;
+    DEVICE unsigned slot() const { return SLOT; }
+    DEVICE Real* C_below() const { return lane.C[KNOT_SLOTS]; }
+    DEVICE void keep_C() const {
+        UNROLL
+        for (int k = 0; k < POINTS; ++k) lane.C_above[SLOT - KNOT_SLOTS][k] = lane.C[KNOT_SLOTS][k];
+    }
+    DEVICE Real C(int k) const { return lane.C_above[SLOT - KNOT_SLOTS][k]; }
+    DEVICE Real& G(int k) const { return lane.G_left[SLOT][k]; }
+    DEVICE Real& d_left() const { return lane.d_left[SLOT]; }
+    DEVICE Real& d_right() const { return lane.d_right[SLOT]; }
 };
 
 struct InMemory {
+    Lane& lane;
     const Context& at;
     unsigned number;
     DEVICE unsigned slot() const { return number; }
-    DEVICE Real* place(int which, int k) const {
-        return at.deep + (((Int)(number - REGISTER_SLOTS) * 2 + which) * POINTS + k) * at.deep_stride;
+    DEVICE Real* C_below() const { return lane.C[KNOT_SLOTS]; }
+    DEVICE Real& place(int which) const {
+        return at.deep[((Int)(number - REGISTER_SLOTS) * (2 * POINTS + 2) + which) * at.deep_stride];
     }
-    DEVICE Real C(int k) const { return *place(0, k); }
-    DEVICE Real G(int k) const { return *place(1, k); }
-    DEVICE void keep_C(int k, Real x) const { *place(0, k) = x; }
-    DEVICE void keep_G(int k, Real x) const { *place(1, k) = x; }
+    DEVICE void keep_C() const {
+        UNROLL
+        for (int k = 0; k < POINTS; ++k) place(k) = lane.C[KNOT_SLOTS][k];
+    }
+    DEVICE Real C(int k) const { return place(k); }
+    DEVICE Real& G(int k) const { return place(POINTS + k); }
+    DEVICE Real& d_left() const { return place(2 * POINTS); }
+    DEVICE Real& d_right() const { return place(2 * POINTS + 1); }
 };
-
-template <bool REPEATED>
-DEVICE Real difference(const Lane& lane, unsigned slot, bool is_right, Real w) {
-    const Real d = (bit(lane.went_left, slot) != is_right ? (Real)1 : (Real)0) - w;
-    return !REPEATED || bit(lane.held, slot) ? d : (Real)0;
-}
 
 /// {op and slot, column, w_left, last rank | edge above << 8}, tau
 template <bool REPEATED, class Slot>
@@ -182,45 +202,51 @@ DEVICE void down(Lane& lane, const Context& at, const Vector* record, const Slot
     Real tau[POINTS];
     read_tau<REPEATED>(at, record + 1, tau);
     const unsigned more = bits(head.w);
-    put(lane.held, slot.slot(), !REPEATED || holds(lane, more >> 8));
-    put(lane.went_left, slot.slot(), goes_left(at, head.y, REPEATED ? more & 255 : more));
-    const Real d = difference<REPEATED>(lane, slot.slot(), false, head.z);
+    const bool goes = goes_left(at, head.y, REPEATED ? more & 255 : more), held = !REPEATED || holds(lane, more >> 8);
+    Edges& edges = lane.path->satisfied[MASKS == 1 ? 0 : slot.slot() >> 5];
+    const unsigned place = 2 * (slot.slot() & 31);
+    edges = (edges & ~((Edges)3 << place)) | (held ? (goes ? (Edges)1 << place : (Edges)2 << place) : 0);
+    const Real d = held ? (goes ? (Real)1 : (Real)0) - head.z : (Real)0;
+    slot.d_left() = d;
+    slot.keep_C();
     UNROLL
-    for (int k = 0; k < POINTS; ++k) {
-        slot.keep_C(k, lane.C[k]);
-        lane.C[k] *= fma(tau[k], d, head.z);
-    }
+    for (int k = 0; k < POINTS; ++k) slot.C_below()[k] = slot.C(k) * fma(tau[k], d, head.z);
 }
 
-/// {op and slot, -, w_right, -}, tau
+/// {op and slot, w_right, tau …, and the rest of it}: for each part of the rule, but for the op
 template <bool REPEATED, class Slot>
 DEVICE void middle(Lane& lane, const Context& at, const Vector* record, const Slot slot) {
-    const Real w = record[0].z;
-    Real tau[POINTS];
-    read_tau<REPEATED>(at, record + 1, tau);
-    const Real d = difference<REPEATED>(lane, slot.slot(), true, w);
+    Real numbers[2 + POINTS];
+    if constexpr (REPEATED) {
+        read(at, record, numbers);
+    } else {
+        numbers[1] = record->y;
+    }
+    const Real w = numbers[1], *const tau = REPEATED ? numbers + 2 : at.t;
+    const bool goes = holds(lane, 2 * slot.slot() + 1), held = !REPEATED || goes || holds(lane, 2 * slot.slot());
+    const Real d = held ? (goes ? (Real)1 : (Real)0) - w : (Real)0;
+    slot.d_right() = d;
     UNROLL
     for (int k = 0; k < POINTS; ++k) {
-        slot.keep_G(k, lane.G[k]);
-        lane.C[k] = slot.C(k) * fma(tau[k], d, w);
+        slot.G(k) = lane.G[k];
+        slot.C_below()[k] = slot.C(k) * fma(tau[k], d, w);
     }
 }
 
-/// {op and slot, player, w_left, w_right}, and for a repeated player {c, -, -, -}, tau
+/// {op and slot, player, w_left, w_right}, and for a repeated player tau and kappa
 template <bool REPEATED, class Slot>
 DEVICE void up(Lane& lane, const Context& at, const Vector* record, const Slot slot) {
     const Vector head = record[0];
-    const Real c = REPEATED ? record[1].x : (Real)1;
-    Real tau[POINTS];
-    read_tau<REPEATED>(at, record + 2, tau);
-    const Real d_left = difference<REPEATED>(lane, slot.slot(), false, head.z);
-    const Real d_right = difference<REPEATED>(lane, slot.slot(), true, head.w);
+    Real tau[2 * POINTS];
+    const Real* const kappa = tau + POINTS;
+    read_both<REPEATED>(at, record + 1, tau);
+    const Real d_left = slot.d_left(), d_right = slot.d_right();
     Real phi = value_of(at, head.y);
     UNROLL
     for (int k = 0; k < POINTS; ++k) {
         const Real left = slot.G(k), right = lane.G[k];
         const Real mean = fma(head.z, left, head.w * right), d = fma(d_left, left, d_right * right);
-        const Real weight = slot.C(k) * kappa_of<REPEATED>(at, tau[k], c, k);
+        const Real weight = REPEATED ? slot.C(k) * kappa[k] : slot.C(k);
         phi = fma(weight, d, phi);
 #if PAIRS
         lane.differences[k] = weight * d;
@@ -260,23 +286,24 @@ DEVICE void partner(Lane& lane, const Context& at, const Vector* record) {
 // -------------------------------------------------------------------------------------------------------------
 
 /// A split of two leaves: G = mean + tau D. {op, column, player, mean}, {D left, D right, last rank | edge above << 8,
-/// c}, tau
+/// -}, and for a repeated player tau and kappa
 template <bool REPEATED>
 DEVICE void pair(Lane& lane, const Context& at, const Vector* record) {
     const Vector head = record[0], more = record[1];
-    Real tau[POINTS];
-    read_tau<REPEATED>(at, record + 2, tau);
+    Real tau[2 * POINTS];
+    const Real* const kappa = tau + POINTS;
+    read_both<REPEATED>(at, record + 2, tau);
+    const Real* const C = lane.C[0];
+    Real& phi = value_of(at, head.z);
     const unsigned last = REPEATED ? bits(more.z) & 255 : bits(more.z);
     Real D = goes_left(at, head.y, last) ? more.x : more.y;
     if (REPEATED && !holds(lane, bits(more.z) >> 8)) D = 0;
-    Real sum = lane.C[0] * kappa_of<REPEATED>(at, tau[0], more.w, 0);
+    Real sum = REPEATED ? C[0] * kappa[0] : C[0];
     UNROLL
-    for (int k = 1; k < POINTS; ++k) {
-        sum = REPEATED ? fma(lane.C[k], kappa_of<REPEATED>(at, tau[k], more.w, k), sum) : sum + lane.C[k];
-    }
+    for (int k = 1; k < POINTS; ++k) sum = REPEATED ? fma(C[k], kappa[k], sum) : sum + C[k];
     UNROLL
     for (int k = 0; k < POINTS; ++k) lane.G[k] = fma(tau[k], D, head.w);
-    add(at, {head.z}, {D}, {sum});
+    phi = fma(D, sum, phi);
 }
 
 /// A split of two pairs, all of new players: G = mean + t first + t² second.
@@ -304,44 +331,50 @@ struct Twig {
     }
 };
 
-/// Adds what the players of twigs get, and of the split above them.
-template <int N, bool SHARED_BY_SPLITS>
-DEVICE void add_twigs(const Context& at, const Twig (&twigs)[N]) {
-    Real sum[N][3];
-    UNROLL
-    for (int pass = 0; pass < 2; ++pass) {
+/// What some splits give their players: those of one batch have different players, so that all values can be loaded
+/// before the first is stored.
+template <int N>
+struct Batch {
+    Real* places[N];
+    Real sums[N];
+    DEVICE void load(const Context& at, const Twig& twig, int first) {
         UNROLL
-        for (int n = 0; n < N; ++n) {
-            const Twig& twig = twigs[n];
-            UNROLL
-            for (int i = 0; i < 3; ++i) {
-                if (pass == (SHARED_BY_SPLITS ? 1 : 0)) sum[n][i] = value_of(at, twig.players[i]);
-                if (pass == 0) continue;
-                Real more = fma(twig.x[i], twig.y[i], sum[n][i]);
-                if (i == 0) more = fma(twig.more_x, twig.more_y, more);
-                value_of(at, twig.players[i]) = more;
-            }
+        for (int i = 0; i < N; ++i) {
+            places[i] = &value_of(at, twig.players[first + i]);
+            sums[i] = *places[i];
         }
     }
-}
+    DEVICE void store(const Twig& twig, int first) {
+        UNROLL
+        for (int i = 0; i < N; ++i) {
+            Real sum = fma(twig.x[first + i], twig.y[first + i], sums[i]);
+            if (first + i == 0) sum = fma(twig.more_x, twig.more_y, sum);
+            *places[i] = sum;
+        }
+    }
+};
 
 /// {op, mean, last rank of the right pair, -}, and a twig.
-template <bool SHARED_BY_SPLITS>
 DEVICE void twig(Lane& lane, const Context& at, const Vector* record) {
-    Real moment0 = lane.C[0], moment1 = lane.C[0] * at.t[0];
+    const Real* const C = lane.C[0];
+    Real moment0 = C[0], moment1 = C[0] * at.t[0];
     UNROLL
     for (int k = 1; k < POINTS; ++k) {
-        moment0 += lane.C[k];
-        moment1 = fma(lane.C[k], at.t[k], moment1);
+        moment0 += C[k];
+        moment1 = fma(C[k], at.t[k], moment1);
     }
     const Vector head = record[0];
-    Twig twigs[1];
-    twigs[0].walk(at, record + 1, head.z, moment0, moment1);
-    add_twigs<1, SHARED_BY_SPLITS>(at, twigs);
+    Twig twig;
+    twig.walk(at, record + 1, head.z, moment0, moment1);
+    // Both pairs may have one player.
+    Batch<2> first;
+    Batch<1> second;
+    first.load(at, twig, 0);
+    first.store(twig, 0);
+    second.load(at, twig, 2);
+    second.store(twig, 2);
     UNROLL
-    for (int k = 0; k < POINTS; ++k) {
-        lane.G[k] = fma(at.t[k], fma(at.t[k], twigs[0].second, twigs[0].first), head.y);
-    }
+    for (int k = 0; k < POINTS; ++k) lane.G[k] = fma(at.t[k], fma(at.t[k], twig.second, twig.first), head.y);
 }
 
 /// A split of two twigs: {op, mean, last ranks of the right pairs of both}, {column, last rank, player, E left},
@@ -349,30 +382,50 @@ DEVICE void twig(Lane& lane, const Context& at, const Vector* record) {
 template <bool SHARED_BY_SPLITS>
 DEVICE void branch(Lane& lane, const Context& at, const Vector* record) {
     const Vector head = record[0], split = record[1], ratios = record[2];
+    const Real* const C = lane.C[0];
     const bool goes = goes_left(at, split.x, bits(split.y));
-    Real m0 = lane.C[0], m1 = lane.C[0] * at.t[0], m2 = m1 * at.t[0];
+    Real m0 = C[0], m1 = C[0] * at.t[0], m2 = m1 * at.t[0];
     UNROLL
     for (int k = 1; k < POINTS; ++k) {
-        const Real present = lane.C[k] * at.t[k];
-        m0 += lane.C[k];
+        const Real present = C[k] * at.t[k];
+        m0 += C[k];
         m1 += present;
         m2 = fma(present, at.t[k], m2);
     }
     const Real w_left = ratios.y, w_right = ratios.z, absent0 = m0 - m1, absent1 = m1 - m2;
-    Twig twigs[2];
-    twigs[0].walk(at, record + 3, head.z, fma(w_left, absent0, goes ? m1 : (Real)0),
-                  fma(w_left, absent1, goes ? m2 : (Real)0));
-    twigs[1].walk(at, record + 7, head.w, fma(w_right, absent0, goes ? (Real)0 : m1),
-                  fma(w_right, absent1, goes ? (Real)0 : m2));
-    const Twig &left = twigs[0], &right = twigs[1];
+    Twig left, right;
+    left.walk(at, record + 3, head.z, fma(w_left, absent0, goes ? m1 : (Real)0),
+              fma(w_left, absent1, goes ? m2 : (Real)0));
+    right.walk(at, record + 7, head.w, fma(w_right, absent0, goes ? (Real)0 : m1),
+               fma(w_right, absent1, goes ? (Real)0 : m2));
     const Real mean1 = fma(w_left, left.first, w_right * right.first);
     const Real mean2 = fma(w_left, left.second, w_right * right.second);
     const Real E = goes ? split.w : ratios.x;
     const Real d1 = (goes ? left.first : right.first) - mean1, d2 = (goes ? left.second : right.second) - mean2;
     // The player of this split is none of those below, which are new.
     Real& own = value_of(at, split.z);
-    own = fma(m0, E, fma(m1, d1, fma(m2, d2, own)));
-    add_twigs<2, SHARED_BY_SPLITS>(at, twigs);
+    if constexpr (SHARED_BY_SPLITS) {
+        // No two of a side but its pairs have one player.
+        Batch<2> firsts[2];
+        Batch<1> seconds[2];
+        own = fma(m0, E, fma(m1, d1, fma(m2, d2, own)));
+        UNROLL
+        for (int side = 0; side < 2; ++side) {
+            const Twig& twig = side ? right : left;
+            firsts[side].load(at, twig, 0);
+            firsts[side].store(twig, 0);
+            seconds[side].load(at, twig, 2);
+            seconds[side].store(twig, 2);
+        }
+    } else {
+        const Real own_before = own;
+        Batch<3> batches[2];
+        batches[0].load(at, left, 0);
+        batches[1].load(at, right, 0);
+        own = fma(m0, E, fma(m1, d1, fma(m2, d2, own_before)));
+        batches[0].store(left, 0);
+        batches[1].store(right, 0);
+    }
     const Real first = mean1 + E, second = mean2 + d1;
     UNROLL
     for (int k = 0; k < POINTS; ++k) {
@@ -390,8 +443,6 @@ struct Reader {
     unsigned head;
 
     DEVICE explicit Reader(const Vector* first) : record(first), head(bits(first->x)) {}
-    DEVICE unsigned op() const { return head & 255; }
-    DEVICE unsigned kind() const { return head & 254; }
     DEVICE const Vector* pass(int n_vectors) {
         const Vector* passed = record;
         record += n_vectors;
@@ -402,31 +453,23 @@ struct Reader {
 
 /// A leaf, or what is walked with all that is below it.
 DEVICE void bottom(Lane& lane, const Context& at, Reader& reader) {
-    switch (reader.op()) {
-        case BRANCH:
+    if (reader.head >= TWIG) {
+        if (reader.head == TWIG) {
+            twig(lane, at, reader.pass(5));
+        } else if (reader.head == BRANCH) {
             branch<false>(lane, at, reader.pass(11));
-            return;
-        case BRANCH_SHARED:
+        } else {
             branch<true>(lane, at, reader.pass(11));
-            return;
-        case TWIG:
-            twig<false>(lane, at, reader.pass(5));
-            return;
-        case TWIG_SHARED:
-            twig<true>(lane, at, reader.pass(5));
-            return;
-        case PAIR:
-            pair<false>(lane, at, reader.pass(2));
-            return;
-        case PAIR_REPEATED:
-            pair<true>(lane, at, reader.pass(2 + TAU_VECTORS));
-            return;
-        default:
-            break;
+        }
+    } else if (reader.head == PAIR) {
+        pair<false>(lane, at, reader.pass(2));
+    } else if (reader.head == PAIR_REPEATED) {
+        pair<true>(lane, at, reader.pass(2 + BOTH_VECTORS));
+    } else {
+        const Real value = reader.pass(1)->y;
+        UNROLL
+        for (int k = 0; k < POINTS; ++k) lane.G[k] = value;
     }
-    const Real value = reader.pass(1)->y;
-    UNROLL
-    for (int k = 0; k < POINTS; ++k) lane.G[k] = value;
 }
 
 enum { DOWN, MIDDLE, UP };
@@ -436,8 +479,8 @@ template <int WHICH, class Slot>
 DEVICE void split(Lane& lane, const Context& at, Reader& reader, bool is_repeated, const Slot slot) {
     if (is_repeated) {
         if (WHICH == DOWN) down<true>(lane, at, reader.pass(1 + TAU_VECTORS), slot);
-        if (WHICH == MIDDLE) middle<true>(lane, at, reader.pass(1 + TAU_VECTORS), slot);
-        if (WHICH == UP) up<true>(lane, at, reader.pass(2 + TAU_VECTORS), slot);
+        if (WHICH == MIDDLE) middle<true>(lane, at, reader.pass(MIDDLE_VECTORS), slot);
+        if (WHICH == UP) up<true>(lane, at, reader.pass(1 + BOTH_VECTORS), slot);
     } else {
         if (WHICH == DOWN) down<false>(lane, at, reader.pass(1), slot);
         if (WHICH == MIDDLE) middle<false>(lane, at, reader.pass(1), slot);
@@ -445,88 +488,89 @@ DEVICE void split(Lane& lane, const Context& at, Reader& reader, bool is_repeate
     }
 }
 
-/// A split of two bottoms, which is slot 0, or a bottom alone. There is one copy of the code of bottoms for all.
-DEVICE void fork(Lane& lane, const Context& at, Reader& reader) {
-    const unsigned op = reader.op();
-    const bool is_fork = op >= FIRST_OF_SLOTS, is_repeated = op & 1;
-    const InRegisters<0> slot{lane};
-    if (is_fork) split<DOWN>(lane, at, reader, is_repeated, slot);
-    KEEP_LOOP
-    for (unsigned is_right = 0; is_right < 2; ++is_right) {
-        bottom(lane, at, reader);
-        if (!is_fork) return;
-        if (!is_right) split<MIDDLE>(lane, at, reader, is_repeated, slot);
-    }
-    split<UP>(lane, at, reader, is_repeated, slot);
+/// The first op of a record of a split in registers.
+DEVICE constexpr unsigned op_of(int slot, int which) {
+    return which == DOWN ? FIRST_DOWN + 2 * slot : FIRST_BACK + 4 * slot + (which == UP ? 2 : 0);
 }
 
-/// All records of a piece of the stream. What most often follows a record is looked for before all others; with more
-/// points, moving their numbers between registers would cost more than that saves.
-enum { CHAINS = POINTS <= 4 };
-template <int N_SLOTS>
+/// A node whose slot is at most this, with all that is below it: what comes is known to the compiler but for a few
+/// questions, and there is one copy of the code of each slot.
+template <int SLOT>
+DEVICE void knot(Lane& lane, const Context& at, Reader& reader) {
+    if constexpr (SLOT < 0) {
+        bottom(lane, at, reader);
+    } else {
+        const InKnot<SLOT> slot{lane};
+        if (reader.head >= op_of(SLOT, DOWN)) {
+            split<DOWN>(lane, at, reader, reader.head != op_of(SLOT, DOWN), slot);
+        } else {
+            UNROLL
+            for (int k = 0; k < POINTS; ++k) lane.C[SLOT][k] = lane.C[SLOT + 1][k];
+        }
+        for (;;) {
+            knot<SLOT - 1>(lane, at, reader);
+            if (reader.head >= op_of(SLOT + 1, MIDDLE)) return;  // there is no split in this slot
+            if (reader.head >= op_of(SLOT, UP)) break;
+            split<MIDDLE>(lane, at, reader, reader.head != op_of(SLOT, MIDDLE), slot);
+        }
+        split<UP>(lane, at, reader, reader.head != op_of(SLOT, UP), slot);
+    }
+}
+
+/// A record of a split that is in registers and in no knot.
+template <int SLOT>
+DEVICE void alone(Lane& lane, const Context& at, Reader& reader) {
+    if constexpr (SLOT < REGISTER_SLOTS) {
+        const Alone<SLOT> slot{lane};
+        const unsigned op = reader.head & ~1u;
+        if (op == op_of(SLOT, DOWN)) return split<DOWN>(lane, at, reader, reader.head & 1, slot);
+        if (op == op_of(SLOT, MIDDLE)) return split<MIDDLE>(lane, at, reader, reader.head & 1, slot);
+        if (op == op_of(SLOT, UP)) return split<UP>(lane, at, reader, reader.head & 1, slot);
+        alone<SLOT + 1>(lane, at, reader);
+    }
+}
+
+/// All records of a piece of the stream.
 DEVICE void walk_piece(Lane& lane, const Context& at, const Vector* first) {
     Reader reader(first);
     for (;;) {
-        switch (reader.kind()) {
-            case END:
-                if (!(reader.head & 1)) return;
-                reader.pass(1);  // ROOT
-                UNROLL
-                for (int k = 0; k < POINTS; ++k) lane.C[k] = at.weights[k];
-                continue;
+        const unsigned op = reader.head & 255;
+        if (op < op_of(KNOT_SLOTS, DOWN)) {
+            knot<KNOT_SLOTS - 1>(lane, at, reader);
+        } else if (KNOT_SLOTS < REGISTER_SLOTS && op < DEEP) {
+            alone<KNOT_SLOTS>(lane, at, reader);
+        } else if (op == DEEP) {
+            const InMemory slot{lane, at, reader.head >> 11};
+            const bool is_repeated = reader.head >> 8 & 1;
+            const unsigned which = reader.head >> 9 & 3;
+            if (which == DOWN) split<DOWN>(lane, at, reader, is_repeated, slot);
+            if (which == MIDDLE) split<MIDDLE>(lane, at, reader, is_repeated, slot);
+            if (which == UP) split<UP>(lane, at, reader, is_repeated, slot);
 #if PAIRS
-            case PARTNER:
-                partner(lane, at, reader.pass(1 + TAU_VECTORS));
-                continue;
+        } else if (op == PARTNER) {
+            partner(lane, at, reader.pass(1 + TAU_VECTORS));
 #endif
-            case DEEP: {
-                const InMemory slot{at, reader.head >> 11};
-                const bool is_repeated = reader.head >> 8 & 1;
-                const unsigned which = reader.head >> 9 & 3;
-                if (which == DOWN) split<DOWN>(lane, at, reader, is_repeated, slot);
-                if (which == MIDDLE) split<MIDDLE>(lane, at, reader, is_repeated, slot);
-                if (which == UP) split<UP>(lane, at, reader, is_repeated, slot);
-                continue;
-            }
-// A slot has six ops: three records, each for new and for repeated players.
-#define RECORD(slot, which) (FIRST_OF_SLOTS + 6 * (slot) + 2 * (which))
-#define COMES(slot, which) (CHAINS && slot < N_SLOTS && reader.kind() == RECORD(slot, which))
-#define WALK(slot, which) \
-    if constexpr (slot < N_SLOTS) split<which>(lane, at, reader, reader.head & 1, InRegisters<slot>{lane})
-#define SPLITS(slot, below, above)                           \
-    case RECORD(slot, UP):                                   \
-        [[maybe_unused]] up_##slot : WALK(slot, UP);         \
-        if (COMES(slot + 1, MIDDLE)) goto middle_##above;    \
-        continue;                                            \
-    case RECORD(slot, MIDDLE):                               \
-        [[maybe_unused]] middle_##slot : WALK(slot, MIDDLE); \
-        if (COMES(below, DOWN)) goto down_##below;           \
-        continue;                                            \
-    case RECORD(slot, DOWN):                                 \
-        [[maybe_unused]] down_##slot : WALK(slot, DOWN);     \
-        if (COMES(below, DOWN)) goto down_##below;           \
-        continue;
-                SPLITS(1, 0, 2)
-                SPLITS(2, 1, 3)
-                SPLITS(3, 2, 4)
-                SPLITS(4, 3, 4)
-            default:
-            down_0:
-                fork(lane, at, reader);
-                if (COMES(1, MIDDLE)) goto middle_1;
-                if (COMES(1, UP)) goto up_1;
-                continue;
+        } else if (op == ROOT) {
+            reader.pass(1);
+            UNROLL
+            for (int k = 0; k < POINTS; ++k) lane.C[KNOT_SLOTS][k] = at.weights[k];
+        } else {
+            return;  // END
         }
     }
 }
 
-/// Trees that share players and columns: their numbers in all, and the output that they add to.
+/// Trees that share players and columns: how many, and the output that they add to.
 struct Group {
-    int first_player, n_players, first_column, n_columns, output;
+    int n_players, first_column, n_columns, output;
 };
 /// Chunks of trees of a group that one block walks.
 struct Span {
     int group, first_chunk, last_chunk;
+};
+/// A player of a chunk: the bytes from where a row's values begin, and the player itself.
+struct alignas(8) Gain {
+    int place, player;
 };
 
 DEVICE void copy_piece(char* to, const Real* stream, const Int* cuts, Int piece, unsigned thread, unsigned n_threads) {
@@ -534,37 +578,48 @@ DEVICE void copy_piece(char* to, const Real* stream, const Int* cuts, Int piece,
     for (Int i = 16 * (Int)thread; i < end - from; i += 16 * (Int)n_threads) copy16(to + i, from + i);
 }
 
-/// Adds the values of one chunk to the totals of a row, and begins again from zero.
-DEVICE void add_to_totals(const Context& at, const int* players, int n_players, Int* totals, unsigned pitch_bytes,
-                          Int n_limb) {
-    UNROLL_4
-    for (int p = 0; p < n_players; ++p) {
-        Real& phi = ((Real*)at.phi)[p];
-        const Real x = phi * at.scale;  // a power of two: exact
-        phi = 0;
-        Int* to = (Int*)((char*)totals + (Int)pitch_bytes * (unsigned)players[p]);
-        if (x != 0) add_to_total(to, n_limb, x);
+/// Adds the values of some players to the totals of a row, and begins again from zero. Several are loaded before the
+/// first of them is added.
+DEVICE void add_gains(const Context& at, const Gain* gain, const Gain* last, Int* totals, unsigned pitch_bytes,
+                      Int n_limb) {
+    enum { AT_ONCE = 8 };  // of which there are whole numbers
+    KEEP_LOOP
+    for (; gain < last; gain += AT_ONCE) {
+        Gain gains[AT_ONCE];
+        Real x[AT_ONCE];
+        UNROLL
+        for (int i = 0; i < AT_ONCE; ++i) gains[i] = gain[i];
+        UNROLL
+        for (int i = 0; i < AT_ONCE; ++i) x[i] = *(Real*)(at.phi + gains[i].place);
+        UNROLL
+        for (int i = 0; i < AT_ONCE; ++i) {
+            *(Real*)(at.phi + gains[i].place) = 0;
+            Int* const to = (Int*)((char*)totals + (Int)pitch_bytes * (unsigned)gains[i].player);
+            add_to_total(to, n_limb, x[i] * at.scale);  // a power of two: exact
+        }
     }
 }
 
 /// A block takes a tile of rows, as many as it has threads, through a span of chunks, and then another one.
-/// `rule` has weights, points, their inverses, -1 / (1 - t), and what values are multiplied by; `room` is (blocks,
+/// `rule` has weights, points, -1 / (1 - t), and what values are multiplied by; `room` is (blocks,
 /// room_bytes) if SPILLED.
-KERNEL(walk, THREADS, const Real* stream, const Int* cuts, const Int* pieces, const Group* groups, const Span* spans,
-       Int n_spans, const int* players, const int* columns, const Real* rule, const Rank* ranks, Int pitch, Int n_tiles,
-       Int* totals, Int n_players, Int n_limb, [[maybe_unused]] Int* pairs, [[maybe_unused]] Int n_pairs, Real* deep,
-       char* room, Int room_bytes) {
+KERNEL(walk, THREADS, const Real* stream, const Int* cuts, const Group* groups, const int* columns, const Int* pieces,
+       const Int* firsts, const Gain* gains, const Span* spans, Int n_spans, const Real* rule, Int part,
+       const Rank* ranks, Int pitch, Int n_tiles, Int* totals, Int n_players, Int n_limb, [[maybe_unused]] Int* pairs,
+       [[maybe_unused]] Int n_pairs, Real* deep, char* room, Int room_bytes) {
     SHARED(shared);
     char* const buffers = shared;
     char* const tile_room = SPILLED ? room + BLOCK * room_bytes : shared + 2 * STREAM_BYTES;
     PER_THREAD(Lane, lane);
+    PER_THREAD(Path, path);
     PER_THREAD(Context, at);
     for (Int item = BLOCK; item < n_tiles * n_spans; item += N_BLOCKS) {
         const Span span = spans[item % n_spans];
         const Group group = groups[span.group];
         const Int first_row = item / n_spans * N_THREADS;
-        // A row's numbers are beside each other, and the next row's in another bank of shared memory.
-        const unsigned phi_pitch = group.n_players | 1, rank_pitch = 4 * ((group.n_columns + 3) / 4 | 1);
+        // A row's numbers are beside each other, one more for splits that are none, and the next row's in another bank
+        // of shared memory.
+        const unsigned phi_pitch = (group.n_players + 1) | 1, rank_pitch = 4 * ((group.n_columns + 3) / 4 | 1);
         Real* const phi = (Real*)tile_room;
         Rank* const tile = (Rank*)(phi + phi_pitch * N_THREADS);
         Int* const group_totals = totals + group.output * n_players * pitch + first_row;
@@ -574,25 +629,27 @@ KERNEL(walk, THREADS, const Real* stream, const Int* cuts, const Int* pieces, co
             for (int c = 0; c < group.n_columns; ++c) {
                 tile[thread * rank_pitch + c] = ranks[columns[group.first_column + c] * pitch + first_row + thread];
             }
-            for (int p = 0; p < group.n_players; ++p) phi[thread * phi_pitch + p] = 0;
+            for (unsigned p = 0; p < phi_pitch; ++p) phi[thread * phi_pitch + p] = 0;
             Context& my = MINE(at);
             my.phi = (char*)(phi + thread * phi_pitch);
             my.ranks = tile + thread * rank_pitch;
             my.deep = deep + BLOCK * N_THREADS + thread;
             my.deep_stride = N_BLOCKS * N_THREADS;
             my.weights = rule;
-            my.scale = rule[4 * POINTS];
+            my.scale = rule[3 * POINTS];
+            my.part = (unsigned)part;
 #if PAIRS
             UNROLL
-            for (int k = 0; k < POINTS; ++k) my.rho_of_others[k] = rule[3 * POINTS + k];
+            for (int k = 0; k < POINTS; ++k) my.rho_of_others[k] = rule[2 * POINTS + k];
             my.pairs = pairs + group.output * n_pairs * pitch + first_row + thread;
             my.pitch_bytes = (unsigned)(8 * pitch);
             my.n_limb = n_limb / n_players * n_pairs;
 #endif
             UNROLL
-            for (int k = 0; k < POINTS; ++k) my.t[k] = rule[POINTS + k], my.one_over_t[k] = rule[2 * POINTS + k];
+            for (int k = 0; k < POINTS; ++k) my.t[k] = rule[POINTS + k];
             UNROLL
-            for (int m = 0; m < MASKS; ++m) MINE(lane).went_left[m] = MINE(lane).held[m] = 0;
+            for (int m = 0; m < MASKS; ++m) MINE(path).satisfied[m] = 0;
+            MINE(lane).path = &MINE(path);
             copy_piece(buffers, stream, cuts, piece, thread, N_THREADS);
             copied();
         }
@@ -605,10 +662,10 @@ KERNEL(walk, THREADS, const Real* stream, const Int* cuts, const Int* pieces, co
                 if (piece + 1 < last_piece) {
                     copy_piece(buffers + (side ^ 1) * STREAM_BYTES, stream, cuts, piece + 1, thread, N_THREADS);
                 }
-                walk_piece<REGISTER_SLOTS>(MINE(lane), MINE(at), (const Vector*)(buffers + side * STREAM_BYTES));
+                walk_piece(MINE(lane), MINE(at), (const Vector*)(buffers + side * STREAM_BYTES));
                 if (ends_chunk) {
-                    add_to_totals(MINE(at), players + group.first_player, group.n_players, group_totals + thread,
-                                  (unsigned)(8 * pitch), n_limb);
+                    add_gains(MINE(at), gains + firsts[chunk], gains + firsts[chunk + 1], group_totals + thread,
+                              (unsigned)(8 * pitch), n_limb);
                 }
                 copied();
             }
