@@ -2,9 +2,10 @@
 
 Trees that need as many points of the rule as each other are walked by one launch; rules of many points are
 walked in parts, because values are sums over points. Within a launch, trees that share a table of players and
-columns are a group, and a chunk is what is summed in the walk's own floating-point type before it is added to
-the totals: small ones for calls of few rows, which find work for a whole device so, and larger ones for the
-others. None of this depends on the rows or on the device, so bits do not either.
+columns are a group. A chunk is some trees; after each, values that were summed in the walk's own
+floating-point type are added to the totals: all of them for calls of few rows, which find work for a whole
+device so, and for the others only those of players who had many splits since, and all of them where a sum of
+several chunks ends. None of this depends on the rows or on the device, so bits do not either.
 """
 
 from __future__ import annotations
@@ -38,11 +39,14 @@ Int64 = npt.NDArray[np.int64]
 _ROW_BYTES = 1024
 #: Leaves of one tree, so that few rows find work for many blocks.
 _TREE_LEAVES = 4096
-#: Trees and leaves whose values are summed in the type of the walk before they are added to totals: for few
-#: rows, and for many by the bytes of a number. In float32, four trees of depth 6 and 8 were seen to be off by
-#: 4e-7 of a row's largest value, eight by 1.1e-6.
-_SMALL_CHUNK = (4, 512)
-_LARGE_CHUNK = {4: (4, 4096), 8: (32, 8192)}
+#: Trees and leaves of a chunk, at most.
+_CHUNK = (4, 512)
+#: Trees and leaves of a sum of chunks, for calls of many rows.
+_SUM = (32, 16384)
+#: Splits of a player whose values are summed in the type of the walk before they are added to totals, by the
+#: bytes of a number, unless they are those of one chunk. In float32, values of trees of depth 6 and 8 were
+#: seen to be off by 6e-7 of a row's largest with 64, and by 1.2e-6 with no bound.
+_MAX_SPLITS = {4: 64, 8: 1024}
 #: Trees that are deeper are walked in float64: each split of a path rounds, and so many would be seen in
 #: float32 (up to 150 levels, errors are below 4e-7).
 _MAX_FLOAT32_SLOTS = 256
@@ -64,16 +68,15 @@ _TOTAL_BITS = 58
 
 @dataclass(frozen=True, eq=False)
 class Chunks:
-    """Where the stream of a launch is cut into chunks."""
+    """What is added to totals after each chunk of a launch."""
 
-    pieces: Int64  # (n_chunks + 1,) the first piece of each
-    groups: Int64  # (n_groups + 1,) the first chunk of each group
+    sums: Int64  # (n_sums + 1,) the first chunk of each: all values are added at its end
     firsts: Int64  # (n_chunks + 1,) the first of `gains` of each
-    gains: npt.NDArray[np.int32]  # (n_gains, 2) `Gain` of walk.cu: the players of a chunk
+    gains: npt.NDArray[np.int32]  # (n_gains, 2) `Gain` of walk.cu: players whose values are added
 
     @property
-    def n_chunks(self) -> int:
-        return len(self.pieces) - 1
+    def n_sums(self) -> int:
+        return len(self.sums) - 1
 
 
 @dataclass(frozen=True, eq=False)
@@ -84,6 +87,8 @@ class Launch:
     dtype: np.dtype[Any]  # of the walk
     words: npt.NDArray[Any]
     cuts: Int64  # (n_pieces + 1,) words
+    pieces: Int64  # (n_chunks + 1,) the first piece of each chunk
+    group_chunks: Int64  # (n_groups + 1,) the first chunk of each group
     small: Chunks  # for few rows
     large: Chunks
     groups: npt.NDArray[np.int32]  # (n_groups, 4): `Group` of walk.cu
@@ -244,38 +249,39 @@ def _parts(points: Points) -> Iterator[list[Points]]:
         yield parts[first : first + _MAX_PARTS]
 
 
-def _gains(chunk: Int64, local: Int64, players: Int64, item: int) -> list[Int64]:
-    """For each chunk (n, 2) the players of its splits, here and in all: whole numbers of those that are added
-    at once, the rest being nobody's, who gets nothing."""
-    present = np.zeros((int(chunk.max()) + 1, len(players)), dtype=np.bool_)
-    present[chunk, local] = True
-    gains = []
-    for own in map(np.flatnonzero, present):
-        nobody = np.full(-len(own) % _GAINS_AT_ONCE, len(players))
-        own = np.append(own, nobody)
-        gains.append(np.stack([own * item, np.append(players, players[0])[own]], axis=1))
-    return gains
+def _gains(n_splits: Int64, sums: list[int], max_splits: int) -> Iterator[Int64]:
+    """For each chunk the players whose values are added after it. ``n_splits`` is (n_chunks, n_players); a
+    sum ends before each of these chunks."""
+    waiting = np.zeros(n_splits.shape[1], dtype=np.int64)  # splits whose values are not added yet
+    coming, ends = np.append(n_splits[1:], n_splits[:1] * 0, axis=0), set(sums)
+    for chunk, (some, more) in enumerate(zip(n_splits, coming, strict=True), 1):
+        waiting += some
+        is_due = (chunk in ends) | (waiting + more > max_splits)
+        own = np.flatnonzero((waiting > 0) & is_due)
+        waiting[own] = 0
+        yield own
 
 
 class _ChunkDraft:
     """See `Chunks`."""
 
     def __init__(self) -> None:
-        self.pieces, self.groups, self.firsts = [0], [0], [0]
+        self.sums, self.firsts = [0], [0]
         self.gains: list[Int64] = []
 
-    def add(self, pieces: Int64, gains: list[Int64]) -> None:
-        """The chunks of a group."""
-        self.pieces += pieces[1:].tolist()
-        self.groups.append(len(self.pieces) - 1)
-        self.firsts += (self.firsts[-1] + np.cumsum([len(some) for some in gains])).tolist()
-        self.gains += gains
+    def add(self, sums: list[int], gains: Iterator[Int64], players: Int64, item: int) -> None:
+        """The chunks of a group: a sum ends before each of these, and these of its players get something."""
+        n_chunks = len(self.firsts) - 1
+        self.sums += [n_chunks + end for end in sums]
+        for own in gains:
+            # Whole numbers of those that are added at once, the rest being nobody's, who gets nothing.
+            own = np.append(own, np.full(-len(own) % _GAINS_AT_ONCE, len(players)))
+            self.gains.append(np.stack([own * item, np.append(players, players[0])[own]], axis=1))
+            self.firsts.append(self.firsts[-1] + len(own))
 
     def chunks(self) -> Chunks:
-        pieces, groups, firsts = (
-            np.array(numbers, dtype=np.int64) for numbers in (self.pieces, self.groups, self.firsts)
-        )
-        return Chunks(pieces, groups, firsts, np.concatenate(self.gains).astype(np.int32))
+        sums, firsts = (np.array(numbers, dtype=np.int64) for numbers in (self.sums, self.firsts))
+        return Chunks(sums, firsts, np.concatenate(self.gains).astype(np.int32))
 
 
 class _Draft:
@@ -288,6 +294,7 @@ class _Draft:
         self.words: list[npt.NDArray[Any]] = []
         self.cuts: list[int] = [0]
         self.groups: list[tuple[int, int, int, int]] = []
+        self.pieces, self.group_chunks = [0], [0]
         self.small, self.large = _ChunkDraft(), _ChunkDraft()
         self.columns: list[Int64] = []
         self.n_slots, self.row_bytes = 0, 0
@@ -343,20 +350,21 @@ class _Draft:
             dtype=self.dtype,
             pairs=self.pairs,
         )
-        ends = list(_chunk_ends(np.ones_like(trees.n_leaves), trees.n_leaves, *_SMALL_CHUNK))
+        ends = list(_ends(np.ones_like(trees.n_leaves), trees.n_leaves, *_CHUNK))
         words, cuts, pieces = records.in_pieces(ends)
-        n_trees = np.diff([0, *ends])
-        n_leaves = np.add.reduceat(trees.n_leaves, [0, *ends[:-1]])
-        large = [0, *_chunk_ends(n_trees, n_leaves, *_LARGE_CHUNK[self.dtype.itemsize])]
-        n_pieces = len(self.cuts) - 1
+        self.pieces += (pieces[1:] + len(self.cuts) - 1).tolist()
+        self.group_chunks.append(len(self.pieces) - 1)
         self.cuts += (cuts[1:] + self.cuts[-1]).tolist()
-        inner = ~trees.is_leaf
-        tree, local = trees.tree[inner], player[trees.player[inner]]
-        small = np.array([0, *ends])
-        for draft, own, firsts in ((self.small, pieces, small), (self.large, pieces[large], small[large])):
-            chunk = np.searchsorted(firsts, tree, side="right") - 1
-            draft.add(own + n_pieces, _gains(chunk, local, players, self.dtype.itemsize))
         self.words.append(words)
+        inner = ~trees.is_leaf
+        chunk = np.searchsorted(ends, trees.tree[inner], side="right")
+        n_splits = np.zeros((len(ends), len(players)), dtype=np.int64)
+        np.add.at(n_splits, (chunk, player[trees.player[inner]]), 1)
+        item = self.dtype.itemsize
+        each = list(range(1, len(ends) + 1))
+        self.small.add(each, _gains(n_splits, each, 0), players, item)
+        sums = _equal_ends(np.diff([0, *ends]), np.add.reduceat(trees.n_leaves, [0, *ends[:-1]]), *_SUM)
+        self.large.add(sums, _gains(n_splits, sums, _MAX_SPLITS[item]), players, item)
 
     def launch(self) -> Launch:
         return Launch(
@@ -364,6 +372,8 @@ class _Draft:
             self.dtype,
             np.concatenate(self.words),
             np.array(self.cuts, dtype=np.int64),
+            np.array(self.pieces, dtype=np.int64),
+            np.array(self.group_chunks, dtype=np.int64),
             self.small.chunks(),
             self.large.chunks(),
             np.array(self.groups, dtype=np.int32),
@@ -373,7 +383,7 @@ class _Draft:
         )
 
 
-def _chunk_ends(n_trees: Int64, n_leaves: Int64, max_trees: int, max_leaves: int) -> Iterator[int]:
+def _ends(n_trees: Int64, n_leaves: Int64, max_trees: int, max_leaves: int) -> Iterator[int]:
     """Of things one after another, each with so many trees and leaves: chunks end before these."""
     trees, leaves = 0, 0
     for i, (more_trees, more_leaves) in enumerate(zip(n_trees.tolist(), n_leaves.tolist(), strict=True)):
@@ -383,3 +393,12 @@ def _chunk_ends(n_trees: Int64, n_leaves: Int64, max_trees: int, max_leaves: int
         trees, leaves = trees + more_trees, leaves + more_leaves
     if trees:
         yield len(n_trees)
+
+
+def _equal_ends(n_trees: Int64, n_leaves: Int64, max_trees: int, max_leaves: int) -> list[int]:
+    """The same in parts of about as many leaves each: four, eight … of them, for two or four blocks."""
+    n_parts = max(-(-int(n_trees.sum()) // max_trees), -(-int(n_leaves.sum()) // max_leaves))
+    n_parts = min(-(-n_parts // 4) * 4, len(n_trees))
+    shares = np.cumsum(n_leaves) * n_parts / n_leaves.sum()
+    ends = np.searchsorted(shares, np.arange(1, n_parts) - 0.5 / len(n_trees)) + 1
+    return sorted({*ends.tolist(), len(n_trees)})

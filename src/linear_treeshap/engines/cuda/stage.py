@@ -106,11 +106,11 @@ class Stage:
             np.concatenate([part.weights, part.t, -1 / part.absent, scale]).astype(launch.dtype)
             for part in launch.parts
         ]
-        tables = (launch.words, launch.cuts, launch.groups, launch.columns)
-        large, small = ((some.pieces, some.firsts, some.gains) for some in (launch.large, launch.small))
+        tables = (launch.words, launch.cuts, launch.groups, launch.columns, launch.pieces)
+        large, small = ((some.firsts, some.gains) for some in (launch.large, launch.small))
         self._held = [device.arrays.asarray(table) for table in (*tables, *large, *small, *rules)]
         places = list(map(device.address, self._held))
-        self._tables, self._chunk_tables, self._rules = places[:4], (places[4:7], places[7:10]), places[10:]
+        self._tables, self._chunk_tables, self._rules = places[:5], (places[5:7], places[7:9]), places[9:]
         self._cuts: dict[tuple[int, bool], Cut] = {}  # by the number of rows
         self._spans: dict[tuple[int, bool], Any] = {}  # by how many are wanted
 
@@ -153,7 +153,7 @@ class Stage:
 
     def _cut(self, n_rows: int, few: bool) -> Cut:
         launch = self.launch
-        n_threads = self._n_threads(n_rows, self._chunks(few).n_chunks)
+        n_threads = self._n_threads(n_rows, self._chunks(few).n_sums)
         n_tiles, n_shared = -(-n_rows // n_threads), self._n_shared(n_threads)
         at_once = self._kernel.blocks_at_once(n_threads, n_shared)
         spans = self._spans_for(n_tiles, at_once, few)
@@ -175,41 +175,41 @@ class Stage:
     def _n_shared(self, n_threads: int) -> int:
         return self._stream_bytes + (0 if self._is_spilled else n_threads * self.launch.row_bytes)
 
-    def _n_threads(self, n_rows: int, n_chunks: int) -> int:
+    def _n_threads(self, n_rows: int, n_sums: int) -> int:
         """Tiles as large as there is room for, but for few rows, which should not leave the device idle."""
         n_threads = self._max_threads
         if not self._is_spilled:
             room = self.device.max_shared - self._stream_bytes
             n_threads = min(n_threads, room // self.launch.row_bytes // 32 * 32)
         while n_threads > 64:
-            n_items = -(-n_rows // n_threads) * n_chunks
+            n_items = -(-n_rows // n_threads) * n_sums
             if n_items >= self._kernel.blocks_at_once(n_threads, self._n_shared(n_threads)):
                 break
             n_threads = n_threads // 2 // 32 * 32
         return n_threads
 
     def _spans_for(self, n_tiles: int, at_once: int, few: bool) -> Any:
-        """Chunks that go to one block: as many spans as keep all blocks of the device busy."""
-        n_chunks = self._chunks(few).n_chunks
+        """Sums of chunks that go to one block: as many spans as keep all blocks of the device busy."""
+        n_sums, n_chunks = self._chunks(few).n_sums, len(self.launch.pieces) - 1
         # A span costs its share of the chunks, and a tenth of one more for the ranks that it reads.
         n_spans = min(
-            range(1, min(n_chunks, 256) + 1),
+            range(1, min(n_sums, 256) + 1),
             key=lambda n: -(-n_tiles * n // at_once) * (1 / n + 0.1 / n_chunks),
         )
         if (n_spans, few) not in self._spans:
-            spans = _spans(self.launch.cuts, self._chunks(few), n_spans)
+            spans = _spans(self.launch, self._chunks(few), n_spans)
             self._spans[n_spans, few] = self.device.arrays.asarray(spans)
         return self._spans[n_spans, few]
 
 
-def _spans(cuts: npt.NDArray[np.int64], chunks: Chunks, n_spans: int) -> npt.NDArray[np.int32]:
-    """Chunks one after another, cut where their words come closest to equal shares, and where groups end."""
-    ends = cuts[chunks.pieces]
+def _spans(launch: Launch, chunks: Chunks, n_spans: int) -> npt.NDArray[np.int32]:
+    """Sums one after another, cut where their words come closest to equal shares, and where groups end."""
+    ends = launch.cuts[launch.pieces[chunks.sums]]
     shares = np.linspace(0, ends[-1], n_spans + 1)
     after = np.clip(np.searchsorted(ends, shares), 1, len(ends) - 1)
     edges = np.where(shares - ends[after - 1] < ends[after] - shares, after - 1, after)
-    if n_spans == chunks.n_chunks:
+    if n_spans == chunks.n_sums:
         edges = np.arange(n_spans + 1)  # however unequal they are
-    edges = np.unique(np.concatenate([edges, chunks.groups]))
-    group = np.searchsorted(chunks.groups, edges[:-1], side="right") - 1
+    edges = np.unique(np.concatenate([chunks.sums[edges], launch.group_chunks]))
+    group = np.searchsorted(launch.group_chunks, edges[:-1], side="right") - 1
     return np.stack([group, edges[:-1], edges[1:]], axis=1).astype(np.int32)
