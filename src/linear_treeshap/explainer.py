@@ -25,10 +25,10 @@ from .engines.background_rows import (
     with_covers_of,
 )
 from .engines.choice import engine_for
-from .engines.contract import Engine, Truth
+from .engines.contract import Engine, Sets, Truth
 from .engines.cuda.arrays import is_on_gpu, on_host, plain_rows, to_gpu
-from .engines.indices import index_of
-from .engines.sets import Kind, SetEngine, adds_up, interaction_kind
+from .engines.indices import index_of, known_by
+from .engines.sets import Kind, adds_up, interaction_kind
 from .engines.threads import n_threads
 from .errors import FileFormatError, InputError
 from .importers import import_model
@@ -85,11 +85,11 @@ class TreeExplainer:
     feature_names
         Names for the columns of rows that have none.
     index
-        What the mean over coalitions of the other features is: "shapley"; "banzhaf", where each of them is
-        present with probability one half; ("weighted_banzhaf", p), with probability p; ("beta", alpha, beta),
-        Beta Shapley; ("measure", points, weights), with a probability drawn from these points; or ("sizes",
-        weights), the weight of one coalition of each size, from none of the others to all. Only Shapley
-        values add up to the prediction, so there is nothing to check for the others.
+        What the mean over coalitions of the other features is: "shapley", or "SV"; "banzhaf", or "BV", where
+        each of them is present with probability one half; ("weighted_banzhaf", p), with probability p;
+        ("beta", alpha, beta), Beta Shapley; ("measure", points, weights), with a probability drawn from these
+        points; or ("sizes", weights), the weight of one coalition of each size, from none of the others to
+        all. Only Shapley values add up to the prediction, so there is nothing to check for the others.
     groups
         Columns that are one player: a dictionary of group → columns (names or positions), a label for each
         column, "onehot" for families of one-hot columns found by their names (``city_Rome``, ``city=Rome``),
@@ -173,7 +173,7 @@ class TreeExplainer:
         self._preprocessing = preprocessing_of(model)
         self._assignment = assign_players(groups, feature_names, self.ensemble, self._preprocessing)
         self.feature_names = self._assignment.names
-        self.index = index
+        self.index = index = known_by(index)
         self._index = index_of(index, self._assignment.in_trees.n_players)
         if self._link is not None and not self._index.is_efficient:
             raise InputError(
@@ -415,10 +415,13 @@ class TreeExplainer:
             The largest number of features in a set.
         index
             "SII", the Shapley interaction index; "k-SII", the same with larger sets taken off smaller ones so
-            that all sets of a row add up to its prediction; "STII", Shapley-Taylor, which adds up as well;
-            "BII", Banzhaf. None for k-SII, or for that of the explainer's own index if it is not Shapley's.
+            that all sets of a row add up to its prediction; "STII", Shapley-Taylor, and "FSII", the best
+            approximation by sets of this order, which add up as well; "BII", Banzhaf, and "FBII", its best
+            approximation; "CHII", chaining; "Moebius" and "Co-Moebius". None for k-SII, or for that of the
+            explainer's own index if it is not Shapley's.
         check_additivity
-            As for `shap_values`. Sums are compared where the index adds up: k-SII, STII and SII of order 1.
+            As for `shap_values`. Sums are compared where the index adds up: k-SII, STII, FSII and SII of
+            order 1.
         dtype, progress
             As for `shap_values`.
 
@@ -726,9 +729,9 @@ class TreeExplainer:
         )
         return found[..., 0] if engine.n_outputs == 1 else found
 
-    def _set_engine(self, asked: Any, order: Any) -> tuple[str, SetEngine]:
+    def _set_engine(self, asked: Any, order: Any) -> tuple[str, Sets]:
         """The engine of an interaction index, and its name."""
-        kind = interaction_kind(asked, self._index)
+        kind = interaction_kind(asked, self._index, order)
         return kind or str(self.index), self._engine.sets(kind, order)
 
     @property
@@ -780,7 +783,7 @@ class AskedSets:
     explainer: TreeExplainer
     order: int
     kind: str
-    engine: SetEngine
+    engine: Sets
 
     @classmethod
     def of(cls, explainer: TreeExplainer, order: int, index: Kind | None) -> AskedSets:

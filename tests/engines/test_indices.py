@@ -228,6 +228,7 @@ def test_weights_that_no_rule_can_follow_are_refused() -> None:
     ("index", "message"),
     [
         ("shaply", "index must be 'shapley', 'banzhaf'"),
+        ("FSII", "such as 'SII' and 'FSII', are given to explainer.interactions"),
         (None, "index must be"),
         ((), "index must be"),
         (("banzhaf", 0.5), "takes 0 arguments, got 1"),
@@ -263,6 +264,15 @@ def test_only_shapley_values_are_checked_for_additivity() -> None:
         explainer.shap_values(rows, check_additivity=1e-6)
     shapley, same = (TreeExplainer(chain([0, 1, 2]), index=index) for index in ("shapley", ("beta", 1, 1)))
     assert (same.shap_values(rows, check_additivity=1e-12) == shapley.shap_values(rows)).all()
+
+
+@pytest.mark.parametrize(("synonym", "name"), [("SV", "shapley"), ("BV", "banzhaf"), ("sv", "shapley")])
+def test_other_names_of_an_index(synonym: str, name: str) -> None:
+    """The explainer says the name that is used here, and so does a file of it."""
+    one, other = (TreeExplainer(chain([0, 1, 2]), index=index) for index in (synonym, name))
+    assert one.index == name
+    rows = np.full((2, 3), -1.0)
+    np.testing.assert_array_equal(one.shap_values(rows), other.shap_values(rows))
 
 
 def test_copies_and_fewer_trees_keep_the_index() -> None:

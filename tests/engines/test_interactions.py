@@ -13,11 +13,13 @@ import numpy.typing as npt
 import pytest
 from engines import set_engine, value_engine
 from interrupts import interrupt
+from set_indices import SHARE, by_moebius, moebius_of
 from settings import assert_equal, settings
 from strategies import chain, random_ensemble, random_rows, rows_as_read
 
-from linear_treeshap import _core, oracle
-from linear_treeshap.engines.indices import SHAPLEY, Index, index_of
+from linear_treeshap import TreeExplainer, _core, oracle
+from linear_treeshap.engines.indices import SHAPLEY, Faithful, Index, index_of
+from linear_treeshap.engines.sets import KINDS, interaction_kind
 from linear_treeshap.engines.values import ValueEngine
 from linear_treeshap.errors import InputError
 from linear_treeshap.model.ensemble import TreeEnsemble
@@ -154,6 +156,65 @@ def test_k_sii_is_sii_with_larger_sets_taken_off(order: int) -> None:
             assert_equal_sets(f, exact, ensemble)
             total = ensemble.expected_value + sum(f.values())
             np.testing.assert_allclose(total, ensemble.predict(x[None])[0], rtol=0, atol=1e-12)
+
+
+@pytest.mark.parametrize("order", [1, 2, 3, 4, N_FEATURES])
+@pytest.mark.parametrize("kind", KINDS)
+def test_indices_by_their_moebius_coefficients(kind: str, order: int) -> None:
+    """Each as a sum over the coefficients of larger sets, in fractions."""
+    rng = np.random.default_rng(order)
+    for zero_cover in (False, False, True):
+        ensemble, rows = case(rng, max_depth=7, n_outputs=2, vector_leaves=True, zero_cover=zero_cover)
+        for f, x in zip(by_set(ensemble, rows, kind, order), rows, strict=True):
+            assert_equal_sets(f, by_moebius(moebius_of(ensemble, x), kind, order), ensemble)
+
+
+@pytest.mark.parametrize(("kind", "weights"), [("FSII", "shapley"), ("FBII", "banzhaf")])
+def test_faithful_indices_are_the_best_approximation(kind: str, weights: str) -> None:
+    """Least squares over all coalitions. Shapley's weights are infinite for nobody and for everybody, where
+    the approximation has to be exact: here they are 1e7 times the largest of the others."""
+    ensemble, rows = case(np.random.default_rng(8), n_rows=1, max_depth=6)
+    order, n = 2, N_FEATURES
+    coalitions = [set(c) for size in range(n + 1) for c in combinations(range(n), size)]
+    game = [oracle.as_float(oracle.coalition_value(ensemble, rows[0], c))[0] for c in coalitions]
+    sets = [set(c) for size in range(order + 1) for c in combinations(range(n), size)]
+    contains = np.array([[float(s <= c) for s in sets] for c in coalitions])
+    weight = np.ones(len(coalitions))
+    if weights == "shapley":
+        inner = [len(c) for c in coalitions[1:-1]]
+        weight[1:-1] = [1 / (comb(n - 2, k - 1) * (n - 1)) for k in inner]
+        weight[[0, -1]] = 1e7
+    root = np.sqrt(weight)
+    best = np.linalg.lstsq(contains * root[:, None], np.array(game) * root, rcond=None)[0]
+    found = by_set(ensemble, rows, kind, order)[0]
+    for members, value in zip(sets[1:], best[1:], strict=True):
+        # Weights of 1e7 instead of infinity are off by 1e-7.
+        assert abs(found.get(tuple(sorted(members)), np.zeros(1))[0] - value) <= 1e-5
+
+
+@pytest.mark.parametrize("order", [1, 2, 5, 16])
+def test_faithful_rules_on_long_paths(order: int) -> None:
+    """Every moment that a path of 60 players asks for; terms that cancel are added in fractions, so that
+    digits are lost only as far as the absolute weights add up to more than one: three, of sets of 16."""
+    for size in range(1, order + 1):
+        t, _, weight = Faithful(size, order).rule(60)
+        for more in range(60 - size + 1):
+            expected = float(SHARE["FSII"](order, size, size + more))
+            assert abs(weight @ t**more - expected) <= 1e-14 * np.abs(weight).sum()
+        assert np.abs(weight).sum() <= 500
+
+
+def test_synonyms() -> None:
+    ensemble, _ = case(np.random.default_rng(2))
+    assert interaction_kind("SV", SHAPLEY, 1) == interaction_kind("sii", SHAPLEY, 2) == "SII"
+    assert interaction_kind("BV", SHAPLEY, 1) == "BII"
+    assert interaction_kind("Möbius", SHAPLEY, 3) == interaction_kind("moebius", SHAPLEY, 3) == "Moebius"
+    assert interaction_kind("n-SII", SHAPLEY, 3) == "k-SII"
+    with pytest.raises(InputError, match="'SV' is an index of single features: ask for order=1"):
+        TreeExplainer(ensemble).interactions(np.zeros((1, N_FEATURES)), index="SV")  # type: ignore[arg-type]
+    for unknown in ("JointSV", ["SII"], 3):
+        with pytest.raises(InputError, match="index must be one of 'k-SII', 'SII'"):
+            interaction_kind(unknown, SHAPLEY, 2)
 
 
 def test_players_are_groups_of_columns() -> None:

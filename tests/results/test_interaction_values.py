@@ -185,7 +185,7 @@ def test_sets_by_name_position_and_in_a_matrix(ensemble: TreeEnsemble, rows: npt
     with pytest.raises(InputError, match="do not fit into a matrix"):
         explainer.interactions(rows, order=3).to_dense()
     with pytest.raises(InputError, match="index must be one of 'k-SII'"):
-        explainer.interactions(rows, index="FSII")  # type: ignore[arg-type]
+        explainer.interactions(rows, index="JointSV")  # type: ignore[arg-type]
 
 
 def test_sets_that_never_meet_are_zero() -> None:

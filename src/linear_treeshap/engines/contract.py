@@ -16,9 +16,9 @@ import numpy.typing as npt
 
 if TYPE_CHECKING:
     from .program import Program
-    from .sets import Kind, SetEngine
+    from .sets import Kind
 
-__all__ = ["Engine", "Tell", "Told", "Truth", "Values"]
+__all__ = ["Engine", "Sets", "Tell", "Told", "Truth", "Values"]
 
 #: Rows and values: float64 or float32, C-contiguous.
 Values = npt.NDArray[np.floating]
@@ -27,6 +27,33 @@ Tell = Callable[[float], object]
 Told = Tell | None
 #: (n_rows,) outcomes, for engines whose values depend on them.
 Truth = npt.NDArray[np.float64] | None
+
+
+class Sets(Protocol):
+    """An interaction index of a model's players, ready to be found for rows."""
+
+    @property
+    def n_players(self) -> int: ...
+
+    @property
+    def n_outputs(self) -> int: ...
+
+    @property
+    def sets(self) -> tuple[tuple[int, ...], ...]:
+        """The sets that meet on a path of some tree, smaller ones first, then by their players."""
+
+    def values(self, rows: Values, out: Values, *, n_jobs: int | None = None, progress: Told = None) -> None:
+        """Write the indices of ``rows`` to ``out``, (n_rows, n_sets, n_outputs)."""
+
+    def add_up(
+        self,
+        rows: Values,
+        sums: npt.NDArray[np.float64],
+        sums_abs: npt.NDArray[np.float64],
+        *,
+        n_jobs: int | None = None,
+    ) -> None:
+        """Add the indices, and their absolute values, of all ``rows`` to (n_sets, n_outputs)."""
 
 
 class Engine(Protocol):
@@ -62,7 +89,7 @@ class Engine(Protocol):
         """Write (n_rows, n_players, n_players, n_outputs): half of each pair's index in two places, and on
         the diagonal what is left of each player's value."""
 
-    def sets(self, kind: Kind | None, order: Any) -> SetEngine:
+    def sets(self, kind: Kind | None, order: Any) -> Sets:
         """The engine of an interaction index, see `sets.KINDS`, for sets of up to ``order`` players.
 
         An engine that has none raises InputError, as it does for ``pairs``.

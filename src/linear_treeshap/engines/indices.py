@@ -20,7 +20,18 @@ import numpy.typing as npt
 from .. import _core
 from ..errors import InputError
 
-__all__ = ["SHAPLEY", "Atoms", "Beta", "Index", "Rule", "SizeWeights", "index_of", "rule_inside"]
+__all__ = [
+    "SHAPLEY",
+    "Atoms",
+    "Beta",
+    "Faithful",
+    "Index",
+    "Rule",
+    "SizeWeights",
+    "index_of",
+    "known_by",
+    "rule_inside",
+]
 
 Float64 = npt.NDArray[np.float64]
 
@@ -100,6 +111,47 @@ SHAPLEY = Beta()
 
 
 @dataclass(frozen=True)
+class Faithful:
+    """What sets of ``size`` players have in the best approximation of a game by sets of up to ``order``, in
+    Shapley's weights (FSII): the density of ``t`` is that of Beta(size, size) times a polynomial, and is not
+    positive everywhere.
+
+    The index is a sum over the Möbius coefficients m(T) of all larger sets T, which approximation takes off
+    as far as they are within the order, and spreads beyond it. A measure gives m(T) the mean of t^r, of the r
+    players that T has more. So the polynomial, of degree order - size, has mean 1, is orthogonal to t, t², …
+    up to its degree, and is thereby Jacobi's for the weight t · t^(size-1) (1-t)^(size-1); that its means of
+    higher powers are those of FSII follows by integrating by parts.
+    """
+
+    size: int
+    order: int
+
+    @property
+    def is_efficient(self) -> bool:
+        return self.order == 1
+
+    def rule(self, n_players: int) -> Rule:
+        degree = self.order - self.size
+        t, absent, weights = Beta(self.size, self.size).rule(n_players + degree)
+        factors = [self._polynomial(Fraction(x)) for x in t.tolist()]  # in fractions: its terms cancel
+        return _rule(t, absent, weights * np.array([float(x) for x in factors]))
+
+    def _polynomial(self, t: Fraction) -> Fraction:
+        """Of mean 1: the hypergeometric series 2F1(-degree, degree + 2 size; size + 1; t) over its mean."""
+        degree, total, mean = self.order - self.size, Fraction(0), Fraction(0)
+        coefficient, power, moment = Fraction(1), Fraction(1), Fraction(1)
+        for i in range(degree + 1):
+            total += coefficient * power
+            mean += coefficient * moment
+            coefficient *= Fraction(
+                (i - degree) * (degree + 2 * self.size + i), (self.size + 1 + i) * (i + 1)
+            )
+            power *= t
+            moment *= Fraction(self.size + i, 2 * self.size + i)
+        return total / mean
+
+
+@dataclass(frozen=True)
 class Atoms:
     """A measure that sits on some points."""
 
@@ -149,6 +201,15 @@ class SizeWeights:
         return _rule(t, absent, np.array([float(w) for w in weights]))
 
 
+#: What others call these, in small letters.
+_SYNONYMS = {"sv": "shapley", "bv": "banzhaf"}
+
+
+def known_by(asked: Any) -> Any:
+    """What a user asks for, by the name that is used here."""
+    return _SYNONYMS.get(asked.lower(), asked) if isinstance(asked, str) else asked
+
+
 def index_of(asked: Any, n_players: int) -> Index:
     """The index of a name, or of a tuple of a name and its numbers; see `TreeExplainer`."""
     name, *numbers = asked if isinstance(asked, (tuple, list)) and asked else (asked,)
@@ -163,7 +224,8 @@ def index_of(asked: Any, n_players: int) -> Index:
     if not isinstance(name, str) or name not in makers:
         raise InputError(
             f"index must be 'shapley', 'banzhaf', ('weighted_banzhaf', p), ('beta', alpha, beta), "
-            f"('measure', points, weights) or ('sizes', weights), got {asked!r}."
+            f"('measure', points, weights) or ('sizes', weights), got {asked!r}. Those of sets of features, "
+            f"such as 'SII' and 'FSII', are given to explainer.interactions."
         )
     n_numbers, make = makers[name]
     if len(numbers) != n_numbers:

@@ -18,7 +18,7 @@ import numpy.typing as npt
 from .. import _core
 from ..errors import InputError
 from .contract import Told, Values
-from .indices import SHAPLEY, Atoms, Beta, Index, rule_inside
+from .indices import SHAPLEY, Atoms, Beta, Faithful, Index, rule_inside
 from .program import Program
 from .threads import n_threads
 
@@ -35,7 +35,11 @@ __all__ = [
 ]
 
 #: The interaction indices that users can ask for.
-Kind = Literal["k-SII", "SII", "STII", "BII"]
+Kind = Literal["k-SII", "SII", "STII", "FSII", "BII", "FBII", "CHII", "Moebius", "Co-Moebius"]
+
+#: What else they are called, in small letters; of values, which are indices of single players.
+_SYNONYMS: dict[str, Kind] = {"n-sii": "k-SII", "möbius": "Moebius", "co-möbius": "Co-Moebius"}
+_OF_SINGLES: dict[str, Kind] = {"sv": "SII", "bv": "BII"}
 
 #: Larger sets would need more digits than float64 has; see `indices`.
 MAX_ORDER = 16
@@ -53,13 +57,16 @@ class Term:
 
 Terms = tuple[Term, ...]
 
+#: The others are absent, or each is present with probability one half.
+_NOBODY, _HALF = Atoms((0.0,), (1.0,)), Atoms((0.5,), (1.0,))
+
 
 def _shapley_taylor(order: int) -> Terms:
-    """Below the highest order: what a set adds to nobody. At the highest: the mean over arrivals, in which
-    the set's last player comes; its density is k·(1-t)^(k-1)."""
+    """Below the highest order: what a set adds to nobody. At the highest: the mean over arrivals of what it
+    adds to those who come before its first player; the density of that is k·(1-t)^(k-1)."""
     if order == 1:
         return (Term(SHAPLEY, 1, 1),)
-    return (Term(Atoms((0.0,), (1.0,)), 1, order - 1), Term(Beta(order, 1), order, order))
+    return (Term(_NOBODY, 1, order - 1), Term(Beta(order, 1), order, order))
 
 
 def _bernoulli(order: int) -> tuple[float, ...]:
@@ -76,23 +83,37 @@ KINDS: dict[Kind, Callable[[int], Terms]] = {
     "k-SII": lambda order: (Term(SHAPLEY, 1, order, _bernoulli(order)),),
     "SII": lambda order: (Term(SHAPLEY, 1, order),),
     "STII": _shapley_taylor,
-    "BII": lambda order: (Term(Atoms((0.5,), (1.0,)), 1, order),),
+    "FSII": lambda order: tuple(Term(Faithful(size, order), size, size) for size in range(1, order + 1)),
+    "BII": lambda order: (Term(_HALF, 1, order),),
+    # In terms of x - 1/2, which is how Banzhaf's indices are coefficients, the best approximation leaves out
+    # what is beyond the order; in terms of x, a product of them is one of every subset as well.
+    "FBII": lambda order: (Term(_HALF, 1, order, tuple((-0.5) ** lacking for lacking in range(order))),),
+    # What a set adds to those who come before its last player: density k·t^(k-1).
+    "CHII": lambda order: tuple(Term(Beta(1, size), size, size) for size in range(1, order + 1)),
+    "Moebius": lambda order: (Term(_NOBODY, 1, order),),
+    "Co-Moebius": lambda order: (Term(Atoms((1.0,), (1.0,)), 1, order),),
 }
 
 
-def interaction_kind(asked: Any, index: Index) -> Kind | None:
+def interaction_kind(asked: Any, index: Index, order: Any) -> Kind | None:
     """The interaction index that was asked for; None for that of the explainer's own index."""
     if asked is None:
         return "k-SII" if index.is_efficient else None
-    for kind in KINDS:
-        if asked == kind:
-            return kind
-    raise InputError(f"index must be one of {', '.join(map(repr, KINDS))}, or None; got {asked!r}.")
+    named = {**{kind.lower(): kind for kind in KINDS}, **_SYNONYMS, **_OF_SINGLES}
+    kind = named.get(asked.lower()) if isinstance(asked, str) else None
+    if kind is None:
+        raise InputError(f"index must be one of {', '.join(map(repr, KINDS))}, or None; got {asked!r}.")
+    if asked.lower() in _OF_SINGLES and order != 1:
+        raise InputError(
+            f"{asked!r} is an index of single features: ask for order=1, or for one of sets: "
+            f"{', '.join(map(repr, KINDS))}."
+        )
+    return kind
 
 
 def adds_up(kind: str | None, order: int) -> bool:
     """Do all sets of a row, of up to ``order`` players, add up to its prediction?"""
-    return kind in ("k-SII", "STII") or (kind == "SII" and order == 1)
+    return kind in ("k-SII", "STII", "FSII") or (kind in ("SII", "CHII") and order == 1)
 
 
 def terms_of(kind: Kind | None, order: Any, index: Index) -> Terms:

@@ -45,10 +45,10 @@ class Interactions:
 
     sets: Sets  # positions of features, increasing; smaller sets first
     values: npt.NDArray[np.floating]  # (n_rows, n_sets), or (n_rows, n_sets, n_outputs)
-    base_values: npt.NDArray[np.float64]  # (n_outputs,): to which k-SII and STII of a row add the prediction
+    base_values: npt.NDArray[np.float64]  # (n_outputs,): with k-SII, STII and FSII of a row, the prediction
     feature_names: tuple[str, ...]
     output_names: tuple[str, ...]
-    kind: str  # "k-SII", "SII", "STII", "BII", or the index of the explainer
+    kind: str  # "k-SII", "SII" and so on, or the index of the explainer
     #: The labels of the rows, if they came from pandas.
     index: Any = None
     #: A frame of the library in which results are given, if the rows came in one.
