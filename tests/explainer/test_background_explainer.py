@@ -462,8 +462,7 @@ def test_interactions_add_up_to_values_where_shap_has_zeros() -> None:
     np.testing.assert_allclose(matrices.sum(axis=2), explainer.shap_values(X), rtol=0, atol=1e-13)
     np.testing.assert_array_equal(matrices, matrices.swapaxes(1, 2))
     assert np.abs(matrices[:, 0, 1]).max() > 1e-3
-    with pytest.raises(InputError, match="shap_interaction_values gives those of pairs"):
-        explainer.interactions(X)
+    np.testing.assert_allclose(explainer.interactions(X).to_dense(), matrices, rtol=0, atol=1e-13)
 
 
 def test_groups_are_players_with_a_background_too() -> None:

@@ -12,11 +12,10 @@ import numpy as np
 import numpy.typing as npt
 
 from .. import _core
-from ..errors import InputError
 from .background_rows import Background
-from .contract import Told, Truth, Values
+from .contract import Sets, Told, Truth, Values
 from .program import Program
-from .sets import Kind, SetEngine
+from .sets import Kind, terms_of
 from .threads import n_threads
 
 __all__ = ["BackgroundEngine"]
@@ -47,6 +46,7 @@ class BackgroundEngine:
         self._scan_only = scan_only
         self._of_players = self._native(n_jobs, of_pairs=False)
         self._of_pairs: _core.BackgroundEngine | None = None  # made when first asked for
+        self._sets: dict[Any, Sets] = {}
         #: (n_background_rows, n_outputs) raw predictions of the background rows
         self.margins = program.predict(background.rows, n_jobs=n_jobs)
 
@@ -90,9 +90,7 @@ class BackgroundEngine:
     def pairs(self, rows: Values, out: Values, *, n_jobs: int | None = None, progress: Told = None) -> None:
         """Write (n_rows, n_players, n_players, n_outputs): half of each pair's index in two places, and on
         the diagonal what is left of each player's value."""
-        if self._of_pairs is None:
-            self._of_pairs = self._native(n_jobs, of_pairs=True)
-        pairs = np.array(self._of_pairs.pairs, dtype=np.int64).reshape(-1, 2)
+        pairs = np.array(self.players_of_pairs, dtype=np.int64).reshape(-1, 2)
         step = max(1, _NUMBERS_AT_ONCE // max(1, self.n_players**2 * self.n_outputs))
         diagonal = np.arange(self.n_players)
         for start in range(0, len(rows), step):
@@ -101,10 +99,7 @@ class BackgroundEngine:
             own = np.empty((len(matrix), self.n_players, self.n_outputs))
             self.values(rows[some], own, n_jobs=n_jobs)
             found = np.empty((len(matrix), len(pairs), self.n_outputs))
-            with self.program.rescaled(found) as to:
-                self._of_pairs.explain(
-                    rows[some], to, row_pair_weights=None, n_threads=n_threads(n_jobs), progress=None
-                )
+            self.indices_of_pairs(rows[some], found, n_jobs=n_jobs)
             matrix[:, pairs[:, 0], pairs[:, 1]] = matrix[:, pairs[:, 1], pairs[:, 0]] = found / 2
             matrix[:, diagonal, diagonal] = own - matrix.sum(axis=2)
             with np.errstate(over="ignore"):  # beyond float32 is infinity
@@ -112,9 +107,28 @@ class BackgroundEngine:
             if progress is not None:
                 progress(some.stop / len(rows))
 
-    def sets(self, kind: Kind | None, order: Any) -> SetEngine:
-        """There are only pairs."""
-        raise InputError(
-            "Interactions of sets of any order are path-dependent. With background data, "
-            "shap_interaction_values gives those of pairs."
-        )
+    @property
+    def players_of_pairs(self) -> list[list[int]]:
+        """The pairs of players that meet on a path of some tree."""
+        return self._pairs_engine(None).pairs
+
+    def indices_of_pairs(self, rows: Values, out: Values, *, n_jobs: int | None = None) -> None:
+        """Write (n_rows, n_pairs, n_outputs), the interaction index of each pair."""
+        with self.program.rescaled(out) as found:
+            self._pairs_engine(n_jobs).explain(
+                rows, found, row_pair_weights=None, n_threads=n_threads(n_jobs), progress=None
+            )
+
+    def sets(self, kind: Kind | None, order: Any) -> Sets:
+        """The engine of an interaction index for sets of up to ``order`` players."""
+        from .background_sets import BackgroundSetEngine  # which is made of engines like this one
+
+        terms = terms_of(kind, order, self.program.index)
+        if terms not in self._sets:
+            self._sets[terms] = BackgroundSetEngine(self, terms)
+        return self._sets[terms]
+
+    def _pairs_engine(self, n_jobs: int | None) -> _core.BackgroundEngine:
+        if self._of_pairs is None:
+            self._of_pairs = self._native(n_jobs, of_pairs=True)
+        return self._of_pairs

@@ -14,9 +14,9 @@ import numpy.typing as npt
 
 from ..errors import InputError
 from ..progress import share_of
-from .contract import Engine, Told, Truth, Values
+from .contract import Engine, Sets, Told, Truth, Values
 from .program import Program
-from .sets import Kind, SetEngine
+from .sets import Kind
 
 __all__ = ["DividedEngine"]
 
@@ -66,7 +66,7 @@ class DividedEngine:
             self._engine.pairs(rows[some], whole, n_jobs=n_jobs, progress=tell)
             _write(out[some], self._divided(self._divided(whole, axis=1), axis=2))
 
-    def sets(self, kind: Kind | None, order: Any) -> SetEngine:
+    def sets(self, kind: Kind | None, order: Any) -> Sets:
         """There is no rule for what a combination in a set would leave to its players."""
         raise InputError(
             "The model reads combinations of columns, and there is no rule by which the index of a set is "

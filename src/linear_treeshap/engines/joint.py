@@ -8,14 +8,13 @@ from typing import Any
 import numpy as np
 import numpy.typing as npt
 
-from ..errors import InputError
 from ..model.joint_links import JointLink
 from .background import BackgroundEngine
 from .background_rows import Background, merge_alike
-from .contract import Told, Truth, Values
+from .contract import Sets, Told, Truth, Values
 from .program import Program
-from .rescaled import mean_output
-from .sets import Kind, SetEngine
+from .rescaled import mean_output, only_raw
+from .sets import Kind
 
 __all__ = ["JointEngine"]
 
@@ -79,11 +78,8 @@ class JointEngine:
 
     def pairs(self, rows: Values, out: Values, *, n_jobs: int | None = None, progress: Told = None) -> None:
         """Interactions are those of the raw output only."""
-        raise InputError(
-            "Interaction values are defined for model_output='raw' only: a matrix of slopes rescales values, "
-            "not pairs."
-        )
+        raise only_raw()
 
-    def sets(self, kind: Kind | None, order: Any) -> SetEngine:
-        """Interactions are those of the raw output only, and of pairs."""
-        return self._raw[0].sets(kind, order)
+    def sets(self, kind: Kind | None, order: Any) -> Sets:
+        """Interactions are those of the raw output only."""
+        raise only_raw()

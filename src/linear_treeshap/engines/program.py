@@ -18,6 +18,7 @@ from .. import _core
 from ..errors import InputError
 from ..model.by_output import by_output
 from ..model.ensemble import TreeEnsemble, only_output
+from ..model.routing import ways_of
 from ..players.players import Players
 from .contract import Values
 from .indices import SHAPLEY, Index, rule_inside
@@ -41,7 +42,9 @@ class Program:
         players: Players | None = None,
         index: Index = SHAPLEY,
         kernel: str | None = None,
+        ways: Float64 | None = None,
     ) -> None:
+        """``ways`` (n_nodes,), see `ways_of`, sends an absent player where one background row goes."""
         if players is not None and len(players.of_column) != ensemble.n_columns:
             raise InputError(
                 f"Players of {len(players.of_column)} columns were given for a model of "
@@ -61,7 +64,7 @@ class Program:
         self.n_players = ensemble.n_columns if players is None else players.n_players
         self.n_outputs = ensemble.n_outputs
         self.compiled = _core.compile(
-            trees_of(ensemble, value=_in_range(ensemble, self._exponents)),
+            trees_of(ensemble, value=_in_range(ensemble, self._exponents), cover=ways),
             player=np.arange(ensemble.n_columns, dtype=np.int32) if players is None else players.of_column,
             n_outputs=ensemble.n_outputs,
             n_players=self.n_players,
@@ -81,6 +84,17 @@ class Program:
             return self
         ensemble = only_output(self.ensemble, output)
         return Program(ensemble, players=self.players, index=self.index, kernel=self.kernel)
+
+    def with_index(self, index: Index) -> Program:
+        """The same for another index."""
+        if index == self.index:
+            return self
+        return Program(self.ensemble, players=self.players, index=index, kernel=self.kernel)
+
+    def against(self, row: Values) -> Program:
+        """The same against one background row, to which an absent player owes its values."""
+        ways = ways_of(self.ensemble, row)
+        return Program(self.ensemble, players=self.players, index=self.index, kernel=self.kernel, ways=ways)
 
     def for_values(self) -> Program:
         """The same as trees of one output each, if these are less to walk; else itself."""
@@ -128,8 +142,10 @@ def _with_exponents(out: Values, exponents: npt.NDArray[np.int32]) -> Iterator[A
             out[...] = found
 
 
-def trees_of(ensemble: TreeEnsemble, *, value: Float64 | None = None) -> _core.Trees:
-    """The trees as C++ takes them; with another ``value`` for each node, if one is given."""
+def trees_of(
+    ensemble: TreeEnsemble, *, value: Float64 | None = None, cover: Float64 | None = None
+) -> _core.Trees:
+    """The trees as C++ takes them; with another ``value`` or ``cover`` for each node, if one is given."""
     e = ensemble
     return _core.Trees(
         tree_offsets=e.tree_offsets,
@@ -141,7 +157,7 @@ def trees_of(ensemble: TreeEnsemble, *, value: Float64 | None = None) -> _core.T
         category_set=e.category_set,
         category_offsets=e.category_offsets,
         category_codes=e.category_codes,
-        cover=e.cover,
+        cover=e.cover if cover is None else cover,
         value=e.value if value is None else value,
         tree_output=e.tree_output,
     )

@@ -12,11 +12,11 @@ from ..model.joint_links import JointLink
 from ..model.links import Link
 from .background import BackgroundEngine
 from .background_rows import Background, merge_alike
-from .contract import Told, Truth, Values
+from .contract import Sets, Told, Truth, Values
 from .program import Program
-from .sets import Kind, SetEngine
+from .sets import Kind
 
-__all__ = ["RescaledEngine", "mean_output"]
+__all__ = ["RescaledEngine", "mean_output", "only_raw"]
 
 Float64 = npt.NDArray[np.float64]
 
@@ -67,13 +67,18 @@ class RescaledEngine:
 
     def pairs(self, rows: Values, out: Values, *, n_jobs: int | None = None, progress: Told = None) -> None:
         """Interactions are those of the raw output only."""
-        raise InputError(
-            "Interaction values are defined for model_output='raw' only: a slope rescales values, not pairs."
-        )
+        raise only_raw()
 
-    def sets(self, kind: Kind | None, order: Any) -> SetEngine:
-        """Interactions are those of the raw output only, and of pairs."""
-        return self._outputs[0].raw.sets(kind, order)
+    def sets(self, kind: Kind | None, order: Any) -> Sets:
+        """Interactions are those of the raw output only."""
+        raise only_raw()
+
+
+def only_raw() -> InputError:
+    """Why there are no interactions of other outputs."""
+    return InputError(
+        "Interaction values are defined for model_output='raw' only: slopes rescale values, not sets."
+    )
 
 
 def mean_output(

@@ -1,6 +1,7 @@
 """Where rows go in the trees of an ensemble: all trees at once, a level at a time, in NumPy.
 
-In come rows that are ready to be read; out come the nodes they visit, or raw predictions.
+In come rows that are ready to be read; out come the nodes they visit, the ways they would go at all nodes, or
+raw predictions.
 """
 
 from __future__ import annotations
@@ -13,7 +14,7 @@ import numpy.typing as npt
 
 from .ensemble import TreeEnsemble
 
-__all__ = ["visited_nodes", "walk_trees"]
+__all__ = ["visited_nodes", "walk_trees", "ways_of"]
 
 Float64 = npt.NDArray[np.float64]
 Array = npt.NDArray[Any]
@@ -65,13 +66,30 @@ def _levels(ensemble: TreeEnsemble, rows: Array) -> Iterator[tuple[Array, Array]
         yield node, row
         inner = ensemble.left[node] >= 0
         node, row = node[inner], row[inner]
-        x = rows[row, ensemble.feature[node]].astype(np.float64)
-        left = np.where(np.isnan(x), ensemble.missing_left[node], x <= ensemble.threshold[node])
-        categorical = ensemble.category_set[node] >= 0
-        if categorical.any():
-            left[categorical] = _in_set(ensemble, node[categorical], x[categorical])
+        left = _goes_left(ensemble, node, rows[row, ensemble.feature[node]])
         child = np.where(left, ensemble.left[node], ensemble.right[node])
         node = ensemble.tree_offsets[ensemble.tree_of_node[node]] + child
+
+
+def ways_of(ensemble: TreeEnsemble, row: Array) -> Float64:
+    """(n_nodes,) 1 at the child that a row would go to from its parent, if it came there, and 0 at the other;
+    1 at roots."""
+    inner = np.flatnonzero(~ensemble.is_leaf)
+    left = _goes_left(ensemble, inner, row[ensemble.feature[inner]])
+    root = ensemble.tree_offsets[ensemble.tree_of_node[inner]]
+    ways = np.ones(ensemble.n_nodes)
+    ways[root + ensemble.left[inner]], ways[root + ensemble.right[inner]] = left, ~left
+    return ways
+
+
+def _goes_left(ensemble: TreeEnsemble, nodes: npt.NDArray[np.int64], numbers: Array) -> npt.NDArray[np.bool_]:
+    """Does each of these numbers go left at its node?"""
+    x = numbers.astype(np.float64)
+    left = np.where(np.isnan(x), ensemble.missing_left[nodes], x <= ensemble.threshold[nodes])
+    categorical = ensemble.category_set[nodes] >= 0
+    if categorical.any():
+        left[categorical] = _in_set(ensemble, nodes[categorical], x[categorical])
+    return left
 
 
 def _in_set(ensemble: TreeEnsemble, nodes: npt.NDArray[np.int64], x: Float64) -> npt.NDArray[np.bool_]:
