@@ -21,7 +21,7 @@ DOWNSTREAM := .venv/downstream-$(VERSION)
 # A test module runs on one core, because its tests share the models they train.
 ON_ALL_CORES := --numprocesses=auto --dist=loadfile
 
-.PHONY: help demo test test-engines test-downstream test-sanitized test-gpu zoo-files fuzz docs lint format bench bench-engines bench-paper clean
+.PHONY: help demo test test-engines test-downstream test-fasttreeshap test-sanitized test-gpu zoo-files fuzz docs lint format bench bench-engines bench-paper clean
 
 help:  ## List these commands
 	@grep -hE '^[a-z-]+:.*##' $(MAKEFILE_LIST) | sed 's/:.*## /\t/' | expand -t 18
@@ -43,6 +43,10 @@ test-engines: $(ENGINES)/.engines $(ENGINES_PACKAGE)/.package  ## Run what runs 
 test-downstream: $(DOWNSTREAM)/.downstream $(ENGINES_PACKAGE)/.package  ## Run programs that call shap, patched and not
 	DOWNSTREAM_MUST_BE_THERE=1 PYTHONPATH=$(CURDIR)/$(ENGINES_PACKAGE) \
 	  $(DOWNSTREAM)/bin/python -m pytest -p no:cacheprovider tests/downstream
+
+# FastTreeSHAP lives in the environment of the paper's experiment.
+test-fasttreeshap: $(PAPER)/.package  ## Run FastTreeSHAP, patched and not
+	$(PAPER)/bin/python -m pytest -p no:cacheprovider tests/compat/test_patch_fasttreeshap.py
 
 # The native paths again, with every memory access and every undefined behaviour checked (which is slow:
 # nobody can be interrupted within a second there).

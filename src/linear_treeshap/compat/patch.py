@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
+import logging
 import sys
+from importlib.util import find_spec
 from types import ModuleType, TracebackType
 from typing import Any
 
@@ -11,10 +13,12 @@ from ..views.plots import require_shap
 
 __all__ = ["Patch", "patch_shap"]
 
+_LOG = logging.getLogger("linear_treeshap")
+
 #: Until then shap gave lists of arrays where there are several outputs, which are not what we return.
 _OLDEST = (0, 45)
 #: Modules that must keep shap's own classes: where these are defined, which is where pickles look for them.
-_KEEP = ("shap.explainers._tree", "shap.explainers._gpu_tree")
+_KEEP = ("shap.explainers._tree", "shap.explainers._gpu_tree", "fasttreeshap.explainers._tree")
 
 #: The patches in force, and what was there before the first of them.
 _in_force: list[Patch] = []
@@ -41,6 +45,7 @@ class Patch:
                 for module in (shap, shap.explainers):
                     _set(module, "GPUTreeExplainer", GPUTreeExplainer)
                     _set(module, "GPUTree", GPUTreeExplainer)
+            _patch_fasttreeshap()
         _in_force.append(self)
 
     def undo(self) -> None:
@@ -68,12 +73,13 @@ def patch_shap() -> Patch:
     """Make ``shap.TreeExplainer`` and ``shap.Explainer(tree_model)`` use this library.
 
     So do modules that did ``from shap import TreeExplainer`` earlier, classes that were derived from it, and
-    ``shap.GPUTreeExplainer``, which uses a GPU where there is one. Results are shap's own objects, shapes and
-    numbers; that includes its choice of 100 background rows where more are given. ``approximate=True`` gives
-    exact values. ``save`` and ``shap.Explainer.load`` write and read a file of this library's. What is not
-    supported here (outputs that are no function of one raw output, unknown models, rows in a container that
-    does not give them back) is left to shap. The logger "linear_treeshap" says at level INFO what was left to
-    shap, and when rows were chosen.
+    ``shap.GPUTreeExplainer``, which uses a GPU where there is one; ``fasttreeshap.TreeExplainer`` does where
+    that is installed, and goes on giving lists for several outputs. Results are shap's own objects, shapes
+    and numbers; that includes its choice of 100 background rows where more are given. ``approximate=True``
+    gives exact values. ``save`` and ``shap.Explainer.load`` write and read a file of this library's. What is
+    not supported here (outputs that are no function of one raw output, unknown models, rows in a container
+    that does not give them back) is left to shap. The logger "linear_treeshap" says at level INFO what was
+    left to shap, and when rows were chosen.
 
     Raises
     ------
@@ -97,6 +103,18 @@ def patch_shap() -> Patch:
     'shap.explainers._tree'
     """
     return Patch()
+
+
+def _patch_fasttreeshap() -> None:
+    """The same for FastTreeSHAP, where it is installed and can be imported: it wants an old NumPy."""
+    if find_spec("fasttreeshap") is None:
+        return
+    try:
+        from .fasttreeshap_explainer import TreeExplainer
+    except Exception as error:
+        _LOG.info("fasttreeshap is installed, and is not patched: it cannot be imported: %s", error)
+        return
+    _put_in_place(TreeExplainer, TreeExplainer._their_class)
 
 
 def _require_new(version: str) -> None:
