@@ -45,6 +45,7 @@ from .results.axes import names_of
 from .results.checking import Checking, Checks, is_off
 from .results.explanation import Explanation
 from .results.interactions import Interactions, in_order
+from .results.monotone import Signs
 from .results.on_gpu import values_on_gpu
 from .results.output_array import OutputArray
 from .rows.frames import is_frame
@@ -219,6 +220,25 @@ class TreeExplainer:
         Players(2 players of 3 columns: city (2 columns), age)
         """
         return self._assignment.of_rows
+
+    @property
+    def monotone(self) -> dict[str, int]:
+        """Feature → 1 or -1, where the model says that it was trained to rise, or to fall, with it.
+
+        That is known of models of XGBoost, of LightGBM and CatBoost and their files, and of scikit-learn.
+        With one row as ``data`` the signs of values follow from it, and are checked.
+
+        Examples
+        --------
+        >>> from linear_treeshap import TreeExplainer
+        >>> from sklearn.tree import DecisionTreeRegressor
+        >>> model = DecisionTreeRegressor(monotonic_cst=[0, -1]).fit([[0, 1], [1, 0], [0, 0]], [1, 2, 3])
+        >>> TreeExplainer(model, feature_names=["city", "age"]).monotone
+        {'age': -1}
+        """
+        known = self._assignment.tree_names or self.ensemble.feature_names
+        names = names_of(known, "Feature", self.ensemble.n_features)
+        return {names[column]: direction for column, direction in sorted(self.ensemble.monotone.items())}
 
     @property
     def n_outputs(self) -> int:
@@ -479,7 +499,7 @@ class TreeExplainer:
         self._truth(None, user_rows)
         shape = (self._engine.n_players, self.n_outputs)
         scratch = np.empty((0, *shape))
-        check = self._check(user_rows, self._engine, check_additivity)
+        check = self._check(user_rows, self._engine, check_additivity, has_signs=True)
         for some in user_rows.slices(beside=shape[0] * shape[1]):
             block = user_rows.rows[some]
             if len(scratch) < len(block):
@@ -646,6 +666,7 @@ class TreeExplainer:
             index=self.index,
             preprocessing=self._preprocessing,
             background=None if self.data is None else self._user_background,
+            signs=partial(Signs.of, self.ensemble, self._assignment, self._background, self._link),
             n_jobs=self.n_jobs,
         )
 
@@ -696,7 +717,7 @@ class TreeExplainer:
             engine.pairs if of_pairs else engine.values,
             (*[engine.n_players] * n_axes, engine.n_outputs),
             player_axes=n_axes,
-            check=self._check(user_rows, engine, check_additivity),
+            check=self._check(user_rows, engine, check_additivity, has_signs=not of_pairs),
             n_jobs=self.n_jobs,
             y=None if of_pairs else y,
         )
@@ -745,10 +766,11 @@ class TreeExplainer:
         engine: Engine,
         check_additivity: bool | float,
         adds_up: bool | None = None,  # None: as the explainer's index does
+        has_signs: bool = False,
     ) -> Checks:
         """What is compared while these rows are explained by ``engine``."""
         adds_up = self._index.is_efficient if adds_up is None else adds_up
-        return self._checking.of(user_rows, engine, check_additivity, adds_up=adds_up)
+        return self._checking.of(user_rows, engine, check_additivity, adds_up=adds_up, has_signs=has_signs)
 
     def _compared_with(self, check_additivity: bool | float) -> str:
         return self._checking.compared_with(check_additivity, adds_up=self._index.is_efficient)

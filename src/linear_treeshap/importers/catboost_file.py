@@ -9,6 +9,7 @@ and embeddings: only CatBoost knows that, and `catboost_leaves.py` asks it.
 
 from __future__ import annotations
 
+import json
 from collections.abc import Sequence
 from dataclasses import dataclass
 from functools import cached_property
@@ -31,7 +32,8 @@ Array = npt.NDArray[Any]
 BEGINNING = b"CBM1"
 
 # Positions of the fields in CatBoost's schema.
-_MODEL_TREES = 1
+_MODEL_TREES, _INFO = 1, 2
+_INFO_KEY, _INFO_TEXT = 0, 1
 _DIMENSION, _CAT_FEATURES, _FLOAT_FEATURES, _ONE_HOT_FEATURES, _LEAF_VALUES = 0, 4, 5, 6, 8
 _TEXT_FEATURES, _ESTIMATED_FEATURES, _BIAS, _BIASES, _EMBEDDING_FEATURES = 12, 13, 15, 16, 18
 _FLOAT_INDEX, _FLOAT_COLUMN, _FLOAT_BORDERS, _FLOAT_NAME, _FLOAT_NAN = 1, 2, 3, 4, 5
@@ -92,6 +94,7 @@ class CatBoostFile:
             },
         )
         self._statistics = read_statistics(model, rest, self._columns)
+        self._info = {t.text(_INFO_KEY): t.text(_INFO_TEXT) for t in Table.root(core).tables(_INFO)}
 
     @property
     def reads_texts(self) -> bool:
@@ -219,7 +222,17 @@ class CatBoostFile:
             base_values=_biases(self._trees, dimension),
             row_format=answered or self.row_format,
             output_names=class_names if len(class_names) == dimension > 1 else None,
+            monotone={} if self.reads_texts else self._monotone(),
         )
+
+    def _monotone(self) -> dict[int, int]:
+        """The constraints it was trained with, by column, which are among its parameters."""
+        try:
+            params = json.loads(self._info.get("params", "{}"))
+            asked = params.get("tree_learner_options", {}).get("monotone_constraints", {})
+            return {int(column): int(direction) for column, direction in asked.items() if direction}
+        except (ValueError, TypeError, AttributeError, RecursionError) as error:
+            raise FileFormatError(f"The parameters of the CatBoost model are damaged: {error!r}.") from error
 
     def _one_hot_column(self, table: Table) -> int:
         return self._columns.of_category.get(int(table.number(_ONE_HOT_INDEX, "<i", -1)), -1)

@@ -19,7 +19,7 @@ import numpy.typing as npt
 
 from .. import _core
 from ..errors import FileFormatError, LinearTreeShapError, ModelError, UnsupportedModelError
-from ..model.ensemble import TreeEnsemble, check_n_outputs
+from ..model.ensemble import TreeEnsemble, check_n_outputs, monotone_columns
 from ..model.links import Exponential, Link, Logistic
 from ..model.row_format import LIGHTGBM_ZERO, Label, RowFormat
 from .records import Columns
@@ -216,6 +216,7 @@ def _build(
         row_format=row_format,
         tree_output=np.arange(len(n_leaves), dtype=np.int32) % n_outputs,
         output_names=tuple(class_names) if len(class_names) == n_outputs > 1 else None,
+        monotone=monotone_columns(map(int, header.get("monotone_constraints", "").split())),
     )
 
 

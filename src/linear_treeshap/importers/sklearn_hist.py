@@ -19,7 +19,7 @@ from ..model.row_format import Label, RowFormat
 from . import sklearn_boosting
 from .assemble import NodeArrays, pack_bits
 from .sklearn_boosting import class_names
-from .sklearn_rows import names_of, predict_as_trained
+from .sklearn_rows import monotone_of, names_of, predict_as_trained
 from .sklearn_trees import fitted
 
 __all__ = ["is_softmax", "link", "predicts_raw", "raw_prediction", "to_ensemble"]
@@ -59,6 +59,7 @@ def to_ensemble(model: Any) -> TreeEnsemble:
         tree_output=np.tile(np.arange(len(base_values), dtype=np.int32), len(iterations)),
         row_format=_row_format(model),
         output_names=class_names(model, len(base_values)),
+        monotone=monotone_of(model),
     )
 
 

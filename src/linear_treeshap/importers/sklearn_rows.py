@@ -14,11 +14,12 @@ from typing import Any
 import numpy as np
 import numpy.typing as npt
 
+from ..model.ensemble import monotone_columns
 from ..model.row_format import RowFormat
 from ..rows.rows import read_rows
 from ..rows.tables import named
 
-__all__ = ["names_of", "predict_as_trained", "tree_row_format"]
+__all__ = ["monotone_of", "names_of", "predict_as_trained", "tree_row_format"]
 
 
 def tree_row_format(model: Any) -> RowFormat:
@@ -30,6 +31,16 @@ def names_of(model: Any) -> tuple[str, ...] | None:
     """``feature_names_in_``, if the model was trained on a data frame."""
     names = getattr(model, "feature_names_in_", None)
     return None if names is None else tuple(map(str, names))
+
+
+def monotone_of(model: Any) -> dict[int, int]:
+    """The columns with which the model was trained to rise or fall: ``monotonic_cst``."""
+    asked = getattr(model, "monotonic_cst", None)
+    if asked is None:
+        return {}
+    if isinstance(asked, dict):
+        asked = [asked.get(name, 0) for name in names_of(model) or ()]
+    return monotone_columns(asked)
 
 
 def predict_as_trained(

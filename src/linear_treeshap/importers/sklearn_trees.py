@@ -16,7 +16,7 @@ import numpy.typing as npt
 from ..errors import ModelError, UnsupportedModelError
 from ..model.ensemble import TreeEnsemble
 from .assemble import NodeArrays
-from .sklearn_rows import predict_as_trained, tree_row_format
+from .sklearn_rows import monotone_of, predict_as_trained, tree_row_format
 
 __all__ = ["LIBRARY", "fitted", "mean_of_trees", "predicts_raw", "raw_prediction", "splits_of", "to_ensemble"]
 
@@ -49,6 +49,8 @@ def mean_of_trees(model: Any) -> TreeEnsemble:
         base_values=np.zeros(len(columns)),
         row_format=tree_row_format(model),
         output_names=names,
+        # Of two classes the probability of the second is constrained; that of the first goes the other way.
+        monotone={} if len(columns) > 1 else monotone_of(model),
     )
 
 

@@ -10,7 +10,7 @@ from __future__ import annotations
 import json
 import math
 import os
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import replace
 from itertools import pairwise
 from typing import Any
@@ -27,7 +27,7 @@ from ..errors import (
     UnreadableRowsError,
     UnsupportedModelError,
 )
-from ..model.ensemble import TreeEnsemble, check_n_outputs
+from ..model.ensemble import TreeEnsemble, check_n_outputs, monotone_columns
 from ..model.links import Exponential, Link, Logistic
 from ..model.row_format import Label, RowFormat
 from ..rows.columns import codes_of_labels, title
@@ -59,10 +59,11 @@ BEGINNINGS = (b"{",)
 def to_ensemble(model: Any) -> TreeEnsemble:
     """Read an ``xgboost.Booster`` or any of XGBoost's scikit-learn wrappers."""
     if not hasattr(model, "get_booster"):
-        return _build(*_parse(np.frombuffer(model.save_raw("ubj"), np.uint8)))
+        return _build(*_parse(np.frombuffer(model.save_raw("ubj"), np.uint8)), monotone=_monotone(model))
     booster = _fitted_booster(model)
     return _build(
         *_parse(np.frombuffer(booster.save_raw("ubj"), np.uint8)),
+        monotone=_monotone(booster),
         n_rounds=_best_rounds(booster),
         missing_value=float(model.missing),
         class_names=[str(name) for name in getattr(model, "classes_", ())],
@@ -149,6 +150,14 @@ def _objective(model: Any) -> str:
     return str(json.loads(booster.save_config())["learner"]["objective"]["name"])
 
 
+def _monotone(booster: Any) -> dict[int, int]:
+    """The constraints it was trained with, which are in its configuration, and in no file of its trees."""
+    trained = json.loads(booster.save_config())["learner"]["gradient_booster"]
+    trained = trained.get("gbtree", trained)  # inside of DART
+    text = trained.get("tree_train_param", {}).get("monotone_constraints", "")
+    return monotone_columns(int(number) for number in text.strip("()").split(",") if number.strip())
+
+
 def _best_rounds(booster: Any) -> int:
     """How many rounds a wrapper predicts with if training stopped early; 0 means all of them."""
     best = booster.attr("best_iteration")
@@ -187,6 +196,7 @@ def _build(
     n_rounds: int = 0,
     missing_value: float = math.nan,
     class_names: Sequence[str] = (),
+    monotone: Mapping[int, int] | None = None,
 ) -> TreeEnsemble:
     try:
         if "learner" not in document:
@@ -210,7 +220,12 @@ def _build(
         raise FileFormatError(f"The XGBoost model is damaged or incomplete: {error!r}.") from error
     names = tuple(class_names) if len(class_names) == len(base_values) > 1 else None
     return TreeEnsemble(
-        **arrays, base_values=base_values, row_format=row_format, tree_output=tree_output, output_names=names
+        **arrays,
+        base_values=base_values,
+        row_format=row_format,
+        tree_output=tree_output,
+        output_names=names,
+        monotone=monotone or {},
     )
 
 

@@ -15,7 +15,7 @@ checked once, on construction:
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import dataclass, field, fields, replace
 from functools import cached_property
 from typing import Any
@@ -87,6 +87,8 @@ class TreeEnsemble:
     category_codes: Int32 = field(default=())  # type: ignore[arg-type]  # sorted within a set
     tree_output: Int32 = None  # type: ignore[assignment]  # (n_trees,) first output it adds to
     output_names: tuple[str, ...] | None = None
+    #: Column → 1 or -1: all outputs were trained to rise, or to fall, with it, as far as the model says so.
+    monotone: Mapping[int, int] = field(default_factory=dict)
 
     def __post_init__(self) -> None:
         def store(name: str, dtype: Any, ndim: int = 1) -> Any:
@@ -270,6 +272,11 @@ class TreeEnsemble:
         self.__post_init__()
 
 
+def monotone_columns(directions: Iterable[int]) -> dict[int, int]:
+    """``monotone`` of a direction for each column, which is 0 for those that have none."""
+    return {column: int(direction) for column, direction in enumerate(directions) if direction}
+
+
 def first_trees(ensemble: TreeEnsemble, n_trees: int | None) -> TreeEnsemble:
     """The ensemble of the first trees only; the same one if that is all of them."""
     if n_trees is None or n_trees in (0, -1):
@@ -409,6 +416,9 @@ def _check(e: TreeEnsemble) -> None:
     children = cover[(root + e.left)[inner]] + cover[(root + e.right)[inner]]
     gap[inner] = np.abs(children - cover[inner]) / np.maximum(np.maximum(children, cover[inner]), 1e-300)
     refuse(gap > _COVER_TOLERANCE, "the children's covers do not add up to the node's cover", e.cover)
+    for column, direction in e.monotone.items():
+        if not (0 <= column < e.n_columns and direction in (1, -1)):
+            raise ModelError(f"monotone must map columns to 1 or -1, got {column!r}: {direction!r}.")
     _check_categories(e, refuse)
     _check_outputs(e)
 

@@ -1,7 +1,8 @@
-"""What is compared while a table is explained, slice after slice: two comparisons, or none.
+"""What is compared while a table is explained, slice after slice; or nothing.
 
 - *Values against trees*, of every row: see `additivity`.
 - *Trees against the library*, of some rows, if the model's library is there to be asked: see `reading`.
+- *Signs of values*, against one reference row, of columns with a monotone constraint: see `monotone`.
 """
 
 from __future__ import annotations
@@ -20,6 +21,7 @@ from ..model.joint_links import JointLink
 from ..model.links import Link
 from ..players.user_rows import UserRows
 from .additivity import Adding
+from .monotone import Signs
 from .reading import Library
 
 __all__ = ["Checking", "Checks", "is_off"]
@@ -39,10 +41,12 @@ class Checking:
         index: Any = "shapley",  # as the user says it
         preprocessing: Preprocessing | None = None,
         background: Callable[[], UserRows] | None = None,
+        signs: Callable[[float], Signs | None] = lambda scale: None,
         n_jobs: int | None = None,
     ) -> None:
         self._engine, self._link, self._index, self._n_jobs = engine, link, index, n_jobs
         self._adding = Adding(engine, link, n_jobs)
+        self._signs = signs(self._adding.scale)
         self._library = None
         self._background = background
         #: Is there more than trees: a library to ask for a prediction?
@@ -50,8 +54,17 @@ class Checking:
         if self.has_library:
             self._library = Library(model, engine.program, self._adding.scale, preprocessing, n_jobs)
 
-    def of(self, table: UserRows, engine: Engine, check_additivity: object, *, adds_up: bool) -> Checks:
-        """What is compared while a table is explained; the values of ``engine`` may add up, or not."""
+    def of(
+        self,
+        table: UserRows,
+        engine: Engine,
+        check_additivity: object,
+        *,
+        adds_up: bool,
+        has_signs: bool = False,
+    ) -> Checks:
+        """What is compared while a table is explained; the values of ``engine`` may add up, or not, and they
+        are of players, or of sets, whose signs say nothing."""
         if is_off(check_additivity):
             return NO_CHECKS
         tolerance = _tolerance(check_additivity)
@@ -65,7 +78,7 @@ class Checking:
         adding = None
         if adds_up:
             adding = self._adding if engine is self._engine else Adding(engine, self._link, self._n_jobs)
-        return Checks(table, self._library, adding, tolerance)
+        return Checks(table, self._library, adding, self._signs if has_signs else None, tolerance)
 
     def _check_background(self, library: Library, table: UserRows, tolerance: float | None) -> None:
         """Was the background read as the model's library reads it? This is asked once."""
@@ -81,20 +94,29 @@ class Checking:
 
 
 class Checks:
-    """The comparisons of one table; what is None is not compared. Each raises AdditivityError."""
+    """The comparisons of one table; what is None is not compared. Each raises AdditivityError, or, of signs,
+    ModelError."""
 
-    __slots__ = ("_adding", "_library", "_table", "_tolerance")
+    __slots__ = ("_adding", "_library", "_signs", "_table", "_tolerance")
 
     def __init__(
-        self, table: UserRows | None, library: Library | None, adding: Adding | None, tolerance: float | None
+        self,
+        table: UserRows | None,
+        library: Library | None,
+        adding: Adding | None,
+        signs: Signs | None,
+        tolerance: float | None,
     ) -> None:
         self._table, self._library, self._adding, self._tolerance = table, library, adding, tolerance
+        self._signs = signs
 
     def __call__(self, part: slice, block: Array, values: Array, y: Truth = None) -> None:
         """Check the rows ``part``, read as ``block``, and their values."""
         self._read(part, block)
         if self._adding is not None and values.size:
             self._adding.sums(part, block, values, self._tolerance, y)
+        if self._signs is not None:
+            self._signs.check(part, block, values)
 
     def total(self, part: slice, block: Array, total: npt.NDArray[np.float64]) -> None:
         """The same where only a sum over all rows and sets is known, (n_outputs,)."""
@@ -117,7 +139,7 @@ class Checks:
         library.asked.add(kind, len(block), was_asked=is_due)
 
 
-NO_CHECKS = Checks(None, None, None, None)
+NO_CHECKS = Checks(None, None, None, None, None)
 
 
 def is_off(check_additivity: object) -> bool:

@@ -65,6 +65,8 @@ _LAYOUT_2 = {
 }
 #: Since version 3, for models that look numbers up.
 _METADATA_2 = _METADATA | {"explained"}
+#: There if there is anything to say.
+_OPTIONAL = {"monotone"}
 _LAYOUT_3 = {**_LAYOUT_2, **ARRAYS}
 _VERSIONS = {
     "1": (_METADATA, _LAYOUT),
@@ -150,6 +152,8 @@ def write(path: str | os.PathLike[str], saved: SavedExplainer) -> None:
     arrays["fingerprint"] = no_rows if fingerprint is None else fingerprint.cells
     no_predictions = np.zeros((0, ensemble.n_outputs))
     arrays["fingerprint_predictions"] = no_predictions if fingerprint is None else fingerprint.predictions
+    if ensemble.monotone:
+        metadata["monotone"] = to_json({str(column): d for column, d in sorted(ensemble.monotone.items())})
     if lookups:
         metadata["lookups"] = to_json(plain_lookups(lookups))
         arrays |= arrays_of(lookups)
@@ -179,6 +183,7 @@ def read(path: str | os.PathLike[str]) -> SavedExplainer:
             **{name: arrays[name] for name in _LAYOUT},
             row_format=row_format,
             output_names=_names(from_json(metadata["output_names"], "output_names"), "output_names"),
+            monotone=_monotone(from_json(metadata.get("monotone", "{}"), "monotone")),
         )
         players = _players(from_json(metadata["players"], "players"), ensemble)
         if metadata["version"] == "1":
@@ -316,7 +321,7 @@ def _checked_metadata(found: Any) -> tuple[dict[str, str], tensor_file.Layout]:
             f"{FORMAT_VERSION}. Install the release of {_FORMAT} that wrote it, or a newer one."
         )
     expected, layout = _VERSIONS[version]
-    if set(found) != expected or not all(isinstance(text, str) for text in found.values()):
+    if set(found) - _OPTIONAL != expected or not all(isinstance(text, str) for text in found.values()):
         raise FileFormatError(
             f"__metadata__ must have the strings {some(expected)}, got {some(found)}. {REMEDY}"
         )
@@ -361,6 +366,13 @@ def _row_format(plain: Any, version: str) -> RowFormat:
         numbers_are_codes=plain["numbers_are_codes"],
         takes_more=plain["takes_more"],
     )
+
+
+def _monotone(plain: Any) -> dict[int, int]:
+    """Column → direction; TreeEnsemble checks the rest."""
+    if not isinstance(plain, dict) or not all(isinstance(d, int) for d in plain.values()):
+        raise FileFormatError(f"monotone must map columns to 1 or -1. {REMEDY}")
+    return {_number(column, int): direction for column, direction in plain.items()}
 
 
 def _players(plain: Any, ensemble: TreeEnsemble) -> Players | None:
