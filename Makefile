@@ -33,7 +33,7 @@ test: $(VENV)/.package $(VENV)/.test  ## Run the whole test suite
 	$(RUN) -m pytest $(ON_ALL_CORES)
 
 # On real engines, each with two workers. An engine that does not start fails.
-test-engines: $(ENGINES)/.engines $(ENGINES_PACKAGE)/.package  ## Run what runs on Spark, Dask and Ray (needs Java 17)
+test-engines: $(ENGINES)/.engines $(ENGINES_PACKAGE)/.package  ## Run what runs on Spark, Dask, Ray and MLflow (needs Java 17)
 	ENGINES_MUST_START=1 PYTHONPATH=$(CURDIR)/$(ENGINES_PACKAGE) \
 	  $(ENGINES)/bin/python -m pytest -p no:cacheprovider $(ON_ALL_CORES) tests/clusters
 	PYSPARK_PYTHON=$(CURDIR)/$(ENGINES)/bin/python PYTHONPATH=$(CURDIR)/$(ENGINES_PACKAGE) \
