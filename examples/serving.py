@@ -1,7 +1,8 @@
 """An endpoint that explains one row: a prediction and its reasons, as JSON, in well under a millisecond.
 
-Only the standard library serves. With --model it reads a file of trees, and needs neither the library that
-trained them nor its memory. --measure asks it many times over a real connection and prints the times.
+Only the standard library serves. With --model it reads what `TreeExplainer.save` wrote, and needs neither the
+library that trained the model nor its memory. --measure asks it many times over a real connection and prints
+the times.
 """
 
 from __future__ import annotations
@@ -85,12 +86,17 @@ class Handler(BaseHTTPRequestHandler):
 
 def main() -> None:
     parser = argparse.ArgumentParser(description=(__doc__ or "").partition("\n")[0])
-    parser.add_argument("--model", type=Path, help="a model file (default: one is trained and saved)")
+    parser.add_argument(
+        "--model", type=Path, help="what TreeExplainer.save wrote (default: a model is trained)"
+    )
     parser.add_argument("--port", type=int, default=8000)
     parser.add_argument("--measure", type=int, metavar="N", help="ask N times, print the latency, and end")
     args = parser.parse_args()
 
-    explainer = TreeExplainer(trained() if args.model is None else args.model, n_jobs=1)
+    if args.model is None:
+        explainer = TreeExplainer(trained(), n_jobs=1)
+    else:
+        explainer = TreeExplainer.load(args.model, n_jobs=1)
     with Endpoint(("127.0.0.1", 0 if args.measure else args.port), explainer) as endpoint:
         if args.measure:
             threading.Thread(target=endpoint.serve_forever, daemon=True).start()

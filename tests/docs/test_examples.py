@@ -145,6 +145,28 @@ def test_the_service_has_one_path(endpoint: Any) -> None:
     assert _post(endpoint, "{}", path="/")[0] == 404
 
 
+def test_the_service_explains_what_was_saved(tmp_path: Path) -> None:
+    """A file of an explainer with its own names, a background and probabilities, in a process of its own."""
+    ensemble = pytest.importorskip("sklearn.ensemble")
+    X = np.random.default_rng(0).normal(size=(100, 2))
+    model = ensemble.GradientBoostingClassifier(n_estimators=5, random_state=0).fit(X, X[:, 0] > 0)
+    explainer = TreeExplainer(model, X[:20], "probability", feature_names=["one", "two"])
+    explainer.save(tmp_path / "model.lts")
+    script = [str(ROOT / "examples" / "serving.py"), "--model", str(tmp_path / "model.lts"), "--port", "0"]
+    with subprocess.Popen([sys.executable, "-u", *script], stdout=subprocess.PIPE, text=True) as service:
+        try:
+            assert service.stdout is not None
+            port = int(service.stdout.readline().rpartition(":")[2].partition("/")[0])
+            connection = http.client.HTTPConnection("127.0.0.1", port, timeout=30)
+            connection.request("POST", "/explain", json.dumps({"one": 1.0, "two": 0.5}))
+            answer = json.loads(connection.getresponse().read())
+            connection.close()
+        finally:
+            service.terminate()
+    assert answer["prediction"] == pytest.approx(model.predict_proba([[1.0, 0.5]])[0, 1], abs=1e-12)
+    assert {reason["feature"] for reason in answer["reasons"]} == {"one", "two"}
+
+
 def test_the_service_measures_itself() -> None:
     """In microseconds."""
     pytest.importorskip("sklearn")
