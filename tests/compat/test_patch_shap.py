@@ -261,6 +261,15 @@ def test_interventional_without_data_warns_in_shap_s_words(forest: zoo.ZooModel)
     assert explainer.feature_perturbation == "tree_path_dependent"
 
 
+def test_a_large_background_warns_of_nothing(forest: zoo.ZooModel, recwarn: pytest.WarningsRecorder) -> None:
+    """shap 0.46 warned of slow runtimes, and no release since does; here they are not slow."""
+    rows = np.tile(forest.rows, (1500 // len(forest.rows) + 1, 1))
+    with patch_shap():
+        explainer = shap.TreeExplainer(forest.model, shap.maskers.Independent(rows, max_samples=len(rows)))
+    assert len(explainer.data) > 1000
+    assert not [warning for warning in recwarn if "background" in str(warning.message)]
+
+
 def test_an_init_that_cannot_be_explained_gets_shap_s_words() -> None:
     ensemble, linear = pytest.importorskip("sklearn.ensemble"), pytest.importorskip("sklearn.linear_model")
     X = np.random.default_rng(0).normal(size=(50, 2))
