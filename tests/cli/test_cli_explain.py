@@ -15,7 +15,7 @@ import numpy as np
 import pytest
 from cli_files import FEATURES, N_ROWS, read, run, table, target, write
 
-from linear_treeshap import TreeExplainer, save
+from linear_treeshap import TreeExplainer, global_importance, save
 from linear_treeshap.cli import data, models, rows
 from linear_treeshap.streams import batch_explainer as streams
 
@@ -391,6 +391,32 @@ def test_importance_is_the_mean_over_all_rows(
     lines = capsys.readouterr().out.splitlines()
     assert len(lines) == 1 + 3
     assert f"{found['importance'][0]['mean_abs']:.6g}" in lines[1]
+
+
+@pytest.mark.parametrize("form", ["parquet", "csv"])
+def test_importance_by_segment(
+    form: str, model: Path, tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    """By a column that is no feature, of which some labels are missing, and by one that is."""
+    frame = table().assign(month=[["May", "June", None][i % 3] for i in range(N_ROWS)])
+    frame["a"] = [float(i % 2) for i in range(N_ROWS)]
+    path = write(frame, tmp_path / f"rows.{form}")
+    run("importance", model, path, "--by", "month", "--json")
+    found = {one["month"]: one for one in json.loads(capsys.readouterr().out)}
+    expected = global_importance(TreeExplainer(model), frame[[*FEATURES, "month"]], by="month")
+    assert len(found) == len(expected) == 3
+    for label, one in expected.items():
+        said = found[label if label in found else ""]  # a CSV file has no other word for it
+        assert said["rows"] == one.n_rows
+        means = dict(zip(one.feature_names, one.mean_abs.ravel().tolist(), strict=True))
+        assert {line["feature"]: line["mean_abs"] for line in said["importance"]} == means
+    run("importance", model, path, "--by", "month", "--top", "1")
+    lines = capsys.readouterr().out.splitlines()
+    assert len(lines) == 3 * 3 + 2
+    assert lines[0].startswith("month = ")
+    run("importance", model, path, "--by", "a", "--top", "1")
+    assert len(capsys.readouterr().out.splitlines()) == 2 * 3 + 1
+    assert "'nothing'" in cli_files.fail(capsys, "importance", model, path, "--by", "nothing")
 
 
 def test_a_report_is_of_rows_drawn_from_the_whole_file(
