@@ -9,6 +9,7 @@ import sys
 import types
 import warnings
 from collections.abc import Iterator
+from inspect import signature
 from typing import Any
 
 import numpy as np
@@ -247,9 +248,20 @@ def test_what_neither_can_read_gets_shap_s_error(caplog: pytest.LogCaptureFixtur
 
 @pytest.mark.usefixtures("patched")
 def test_models_that_only_we_read_are_explained() -> None:
-    """Gradient boosting with several classes, for one."""
+    """Gradient boosting with several classes, for one. What shap's call reads is not asked of shap's own
+    explainer, which cannot be made: shap 0.46 reads `approximate`."""
     model = zoo.load("sklearn_gradient_boosting_multiclass")
-    assert shap.TreeExplainer(model.model)(model.X).values.ndim == 3
+    explainer = shap.TreeExplainer(model.model)
+    assert explainer(model.X).values.ndim == 3
+    assert explainer.approximate is False
+
+
+def test_what_is_left_to_shap_is_asked_as_shap_is(forest: zoo.ZooModel) -> None:
+    """By default as by its own default, which is "auto" since 0.47."""
+    default = signature(SHAP["TreeExplainer"]).parameters["feature_perturbation"].default
+    with patch_shap():
+        explainer = shap.TreeExplainer(forest.model)
+    assert explainer._arguments["feature_perturbation"] == default
 
 
 def test_interventional_without_data_warns_in_shap_s_words(forest: zoo.ZooModel) -> None:

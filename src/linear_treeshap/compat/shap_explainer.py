@@ -11,6 +11,7 @@ import pickle
 import warnings
 from dataclasses import dataclass
 from functools import cache
+from inspect import signature
 from typing import Any, BinaryIO
 
 import numpy as np
@@ -38,6 +39,8 @@ _LOG = logging.getLogger("linear_treeshap")
 
 #: What ``shap.Explainer`` has stored before it turns itself into a TreeExplainer.
 _OF_EXPLAINER = ("model", "masker", "output_names", "feature_names", "link", "linearize_link")
+#: What shap takes an absent feature for, if it is not told; "auto", which releases before 0.47 do not know.
+_SHAP_DEFAULT = signature(ShapTreeExplainer).parameters["feature_perturbation"].default
 #: Background rows that shap's maskers keep.
 _SHAP_KEEPS = 100
 #: What a file keeps beside our explainer.
@@ -60,7 +63,7 @@ class TreeExplainer(ShapTreeExplainer):  # type: ignore[misc]
         model: Any,
         data: Any = None,
         model_output: str = "raw",
-        feature_perturbation: str = "auto",
+        feature_perturbation: str = _SHAP_DEFAULT,
         feature_names: Any = None,
         **options: Any,
     ) -> None:
@@ -105,6 +108,7 @@ class TreeExplainer(ShapTreeExplainer):  # type: ignore[misc]
         )
         self.data_missing = None if self.data is None else _is_missing(self.data)
         self.masker = self.output_names = None
+        self.approximate = False  # exact values take no longer
         self.link, self.linearize_link = shap.links.identity, True
         self.model = self._shap_model()
 
@@ -273,6 +277,8 @@ def _explainer_or_reason(
 ) -> OurExplainer | str:
     """Our explainer, or why there is none."""
     if data is None and feature_perturbation == "interventional":
+        if _SHAP_DEFAULT == "interventional":  # which means the other without data
+            return _explainer_or_reason(model, None, model_output, "auto", feature_names, device)
         # The words are shap's, for programs that look for them.
         warnings.warn(
             "In the future, passing feature_perturbation='interventional' without providing a background "
