@@ -30,6 +30,7 @@ if TYPE_CHECKING:
     from . import paper
     from .compat.patch import patch_shap
     from .importance import global_importance, global_interactions
+    from .importers.survival_curves import survival_curve
     from .results.reasons import Stability, stability
     from .results.sums import BySegment, GlobalImportance, GlobalInteractions
     from .storage.saved_explainer import load, save
@@ -64,6 +65,7 @@ __all__ = [
     "patch_shap",
     "save",
     "stability",
+    "survival_curve",
 ]
 
 __version__ = "0.1.0"
@@ -81,6 +83,7 @@ _LATER = {
     "patch_shap": "compat.patch",
     "save": "storage.saved_explainer",
     "stability": "results.reasons",
+    "survival_curve": "importers.survival_curves",
 }
 
 

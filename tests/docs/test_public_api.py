@@ -39,6 +39,7 @@ PUBLIC = [
     "patch_shap",
     "save",
     "stability",
+    "survival_curve",
 ]
 
 

@@ -45,6 +45,7 @@ _EXPLAINED = {
     "stacking": ("prediction", "log-odds"),
     "sums": ("weighted sum of raw outputs, or prediction", "probability of each class"),
     "survival": ("risk score", ""),
+    "survival_curves": ("survival or cumulative hazard, an output for each time", ""),
     "survival_boosting": ("risk score, or the logarithm of a time", ""),
     "target_transforms": ("prediction; in transformed units if the transform is not affine", ""),
     "treelite": ("margin", ""),
@@ -80,6 +81,10 @@ were scaled. All models must have been trained on the same columns; they may be 
 boosters are means of functions of such sums. With background data their probabilities are explained, by the
 [rule for functions of raw outputs](background.md#other-outputs): `TreeExplainer(model, data=X,
 model_output="probability")`.
+
+A survival forest stands for its risk score. Its curves are sums of trees as well, at each time:
+`TreeExplainer(survival_curve(forest, times=[30, 365]))` has an output for each of these, the probability to
+survive or, with `kind="cumulative hazard"`, the other curve. `survival_curve` takes a pipeline too.
 
 An entry that is absent from a sparse matrix is missing to XGBoost and zero to all others, here as there. Rows
 may come in an `xgboost.DMatrix`, in an `xgboost.QuantileDMatrix` whose bins are those of the training data,

@@ -9,6 +9,8 @@ import pytest
 from zoo import ZooModel, zoo_model
 from zoo_rows import classes, numeric_rows, target
 
+from linear_treeshap import survival_curve
+
 ROWS = np.nan_to_num(numeric_rows(5))
 
 
@@ -46,11 +48,52 @@ def xgbdist_normal() -> ZooModel:
     return ZooModel(model.fit(ROWS, 3 + target(ROWS)), ROWS, takes_infinity=False, tolerance=1e-6)
 
 
+def survival_outcome() -> Any:
+    """Times of events, and of people who were lost sight of."""
+    util = pytest.importorskip("sksurv.util")
+    return util.Surv.from_arrays(ROWS[:, 3] > -0.5, 1 + np.exp(target(ROWS)))
+
+
+def survival_forest(rows: Any = ROWS, name: str = "RandomSurvivalForest") -> Any:
+    forest = getattr(pytest.importorskip("sksurv.ensemble"), name)
+    return forest(n_estimators=5, max_depth=4, random_state=0).fit(rows, survival_outcome())
+
+
+@zoo_model
+def sksurv_survival_forest() -> ZooModel:
+    return _finite(survival_forest())
+
+
+@zoo_model
+def sksurv_survival_forest_missing() -> ZooModel:
+    rows = numeric_rows(5)
+    return ZooModel(survival_forest(rows), rows, takes_infinity=False)
+
+
+@zoo_model
+def sksurv_survival_tree_low_memory() -> ZooModel:
+    tree = pytest.importorskip("sksurv.tree")
+    model = tree.SurvivalTree(max_depth=4, low_memory=True, random_state=0).fit(ROWS, survival_outcome())
+    return _finite(model)
+
+
+@zoo_model
+def sksurv_survival_curve() -> ZooModel:
+    """Before the first step, on one, between two, and on the last."""
+    forest = survival_forest()
+    steps = forest.unique_times_
+    return _finite(survival_curve(forest, times=[0.0, steps[20], (steps[90] + steps[91]) / 2, steps[-1]]))
+
+
+@zoo_model
+def sksurv_cumulative_hazard() -> ZooModel:
+    return _finite(survival_curve(survival_forest(name="ExtraSurvivalTrees"), [1.5, 4], "cumulative hazard"))
+
+
 def _boosted_survival(**options: Any) -> ZooModel:
-    ensemble, util = pytest.importorskip("sksurv.ensemble"), pytest.importorskip("sksurv.util")
-    outcome = util.Surv.from_arrays(ROWS[:, 3] > -0.5, 1 + np.exp(target(ROWS)))
+    ensemble = pytest.importorskip("sksurv.ensemble")
     model = ensemble.GradientBoostingSurvivalAnalysis(n_estimators=6, random_state=0, **options)
-    return _finite(model.fit(ROWS, outcome))
+    return _finite(model.fit(ROWS, survival_outcome()))
 
 
 @zoo_model

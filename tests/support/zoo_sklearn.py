@@ -418,28 +418,6 @@ def imblearn_balanced_bagging() -> ZooModel:
     return _finite(model, rows)
 
 
-def _survival_data() -> tuple[Rows, Any]:
-    util = pytest.importorskip("sksurv.util")
-    rows, target = _data()
-    return rows, util.Surv.from_arrays(rows[:, 3] > -0.5, np.exp(target))
-
-
-@zoo_model
-def sksurv_survival_forest() -> ZooModel:
-    ensemble = pytest.importorskip("sksurv.ensemble")
-    rows, outcome = _survival_data()
-    model = ensemble.RandomSurvivalForest(n_estimators=5, max_depth=4, random_state=0).fit(rows, outcome)
-    return _finite(model, rows)
-
-
-@zoo_model
-def sksurv_survival_tree_low_memory() -> ZooModel:
-    tree = pytest.importorskip("sksurv.tree")
-    rows, outcome = _survival_data()
-    model = tree.SurvivalTree(max_depth=4, low_memory=True, random_state=0).fit(rows, outcome)
-    return _finite(model, rows)
-
-
 # -- treelite ------------------------------------------------------------------------------------------------
 
 

@@ -10,6 +10,7 @@ and those of which there is something to say
 
 - ``predicts_raw(model)``, ``link(model)``, ``is_softmax(model)``: what it does with the sum (`links.py`);
 - ``mixture(model)``: the mean of functions of several sums that its probabilities are;
+- ``advice(model, method)``: how to explain a prediction method that has trees of its own;
 - ``LIBRARY``: its name, for people to read;
 - ``BEGINNINGS`` and ``read_file(path)``: how its files begin, and what is in them;
 - ``is_directory_of_model(path)``: where models are directories;
@@ -85,6 +86,7 @@ IMPORTERS: dict[str, str] = {
     "sksurv.ExtraSurvivalTrees": "survival",
     "sksurv.SurvivalTree": "survival",
     "sksurv.GradientBoostingSurvivalAnalysis": "survival_boosting",
+    "linear_treeshap.SurvivalCurve": "survival_curves",
     "ngboost.NGBoost": "ngboost",
     "pyod.IForest": "pyod",
     "xgboost_distribution.XGBDistribution": "xgboost_distribution",

@@ -15,7 +15,7 @@ from ..model.saved_model import SavedModel
 from . import importer_of
 from .pipelines.preprocessing import unwrap
 
-__all__ = ["is_softmax", "link_of", "mixture_of", "predicts_raw"]
+__all__ = ["advice_for", "is_softmax", "link_of", "mixture_of", "predicts_raw"]
 
 
 def predicts_raw(model: Any) -> bool:
@@ -53,9 +53,17 @@ def mixture_of(model: Any) -> Mixture | None:
     return mixture
 
 
-def _answer(question: str, model: Any) -> Any:
+def advice_for(method: str, model: Any) -> str | None:
+    """How to explain what a prediction method gives, where that has trees of its own; None if it has not."""
+    if isinstance(model, SavedModel):
+        return None
+    advice: str | None = _answer("advice", unwrap(model), method)
+    return advice
+
+
+def _answer(question: str, model: Any, *details: Any) -> Any:
     """What the model's importer says; None if it says nothing, or there are trees without their library."""
     if isinstance(model, (TreeEnsemble, str, os.PathLike)):
         return None
     answer = getattr(importer_of(model), question, None)
-    return None if answer is None else answer(model)
+    return None if answer is None else answer(model, *details)

@@ -14,7 +14,7 @@ from ..model.ensemble import TreeEnsemble
 from ..model.joint_links import JointLink, Mixture, Softmax, SoftmaxLoss
 from ..model.links import Exponential, Function, Link, Logistic, LogLoss, SquaredError
 from ..model.saved_model import SavedModel
-from .links import is_softmax, link_of, mixture_of, predicts_raw
+from .links import advice_for, is_softmax, link_of, mixture_of, predicts_raw
 
 __all__ = ["is_distribution", "link_for", "methods_of", "outcomes", "saved_model_of"]
 
@@ -97,6 +97,8 @@ def _link(model_output: Any, model: Any, ensemble: TreeEnsemble) -> AnyLink | No
         if model_output == "log_loss":
             return SoftmaxLoss()
         raise InputError(f"model_output={model_output!r} cannot be explained for this model. {_SOFTMAX}")
+    if (advice := advice_for(model_output, model)) is not None:
+        raise InputError(f"model_output={model_output!r} is not made of the raw output. {advice}")
     example = "scipy.special.expit" if ensemble.n_outputs == 1 else "numpy.exp"
     raise InputError(
         f"model_output={model_output!r} is not known to be a function of a single raw output of this model. "
