@@ -224,6 +224,26 @@ LABELS: dict[str, Callable[[], Any]] = {
 }
 
 
+@pytest.mark.parametrize("kind", ["pandas categories", "text", "polars", "objects"])
+def test_a_label_that_is_not_known_may_be_a_category_of_its_own(kind: str) -> None:
+    """Its code is in no set then, and what is missing stays missing; of labels that are numbers as well."""
+    words = ["green", None, "pink", "red"]
+    tables: dict[str, Any] = {
+        "pandas categories": pd.DataFrame({"colour": pd.Categorical(words)}),
+        "text": pd.DataFrame({"colour": pd.Series(words, dtype=object)}),
+        "polars": pl.DataFrame({"colour": words}),
+        "objects": np.array(words, dtype=object)[:, None],
+    }
+    X = tables[kind]
+    format_ = RowFormat(
+        1, ("colour",), categories={0: ("red", "green")}, numbers_are_codes=False, unknown_is_missing=False
+    )
+    np.testing.assert_array_equal(everything(read_rows(X, format_)), [[1], [np.nan], [2], [0]])
+    years = RowFormat(1, categories={0: (1990, 2000)}, numbers_are_codes=False, unknown_is_missing=False)
+    found = everything(read_rows(np.array([[2000], [np.nan], [1995]]), years))
+    np.testing.assert_array_equal(found, [[1], [np.nan], [2]])
+
+
 @pytest.mark.parametrize("numbers_are_codes", [True, False])
 @pytest.mark.parametrize("kind", LABELS)
 def test_labels_become_the_models_codes(kind: str, numbers_are_codes: bool) -> None:

@@ -333,8 +333,8 @@ HOSTILE: list[tuple[Callable[[Header], Any], str]] = [
     ),
     (set_entry("__metadata__", format="pt"), r"does not hold a model of linear-treeshap"),
     (
-        set_entry("__metadata__", version="4"),
-        r"version '4'; this release reads versions 1 to 3. Install the release",
+        set_entry("__metadata__", version="5"),
+        r"version '5'; this release reads versions 1 to 4. Install the release",
     ),
     (set_entry("__metadata__", version=1.5), r"its header is not the JSON we expect \(the number 1.5"),
     (

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import zoo
+
 __all__ = ["UNREADABLE"]
 
 UNREADABLE = {
@@ -42,4 +44,5 @@ UNREADABLE = {
     "xgbdist_normal": "leaves out the parameters that its trees start from",
     "xgboost_no_trees": "a model without trees",
     "xgboost_vector_leaves": "vector leaves",
+    **dict.fromkeys(zoo.names("ydf_"), "unknown class"),
 }

@@ -26,6 +26,7 @@ _LIBRARIES = {
     "ngboost": "NGBoost",
     "pyod": "PyOD",
     "xgbdist": "xgboost-distribution",
+    "ydf": "YDF",
     "treelite": "treelite",
     "several": "Lists of models",
 }
@@ -51,6 +52,7 @@ _EXPLAINED = {
     "treelite": ("margin", ""),
     "wrappers": ("that of the model inside", "that of the model inside"),
     "xgboost": ("raw prediction (margin)", "log-odds"),
+    "ydf": ("prediction (its log for a Poisson loss)", "log-odds, or probabilities of forests"),
     "xgboost_distribution": ("each parameter of the distribution before its link", ""),
 }
 
@@ -68,8 +70,8 @@ models below is explained from raw rows, and in [raw columns](groups.md#pipeline
 column comes from one of them. A saved explainer does not hold the other steps and wants transformed rows.
 Classes derived from those below are read too, and so are forests of other libraries if they are the
 mean of scikit-learn trees in `estimators_`. XGBoost's `.json` and `.ubj` files, LightGBM's text files,
-CatBoost's `.cbm` files, those of treelite and ONNX and the directories of pyspark.ml are read without the
-library. Any other model can be given as a dictionary of arrays, see `linear_treeshap.importers.arrays`.
+CatBoost's `.cbm` files, those of treelite and ONNX and the directories of YDF and pyspark.ml are read without
+the library. Any other model can be given as a dictionary of arrays, see `linear_treeshap.importers.arrays`.
 
 A list of models stands for the mean of their raw outputs, `TreeExplainer([fold_1, fold_2, fold_3])`, and a
 list of pairs for a weighted sum, `TreeExplainer([(0.3, xgboost_model), (0.7, lightgbm_model)])`. Values of a
@@ -95,6 +97,10 @@ CatBoost's statistics of categories, and of [combinations](groups.md#combination
 the model, with any kind of trees and without CatBoost. Texts and embeddings only CatBoost can read: such a
 model is explained while it is at hand (a pickled explainer keeps it, a saved one cannot) if its trees are
 symmetric, which they are by default.
+
+Of YDF's models, those with oblique splits, with columns of sets or sequences, for uplift and for anomalies
+are refused. Boosted trees that were made for serving (`pure_serving_model`) know the number of training rows
+that went each way, and not their weights.
 
 What belongs to the data and not to the model is not explained: XGBoost's `base_margin`, LightGBM's
 `init_score`, CatBoost's baseline. A `base_margin` in a DMatrix fails the additivity check. A model that
@@ -176,7 +182,9 @@ def _line(model: zoo.ZooModel, prefix: str) -> str:
 
 
 def _is_classifier(model: Any) -> bool:
-    """Does it know classes? CatBoost's regressors know that they have none."""
+    """Does it know classes? CatBoost's regressors know that they have none; YDF has methods to ask."""
+    if hasattr(model, "task"):
+        return str(model.task()).endswith("CLASSIFICATION")
     return len(getattr(model, "classes_", ())) > 0
 
 

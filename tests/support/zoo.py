@@ -20,7 +20,15 @@ from linear_treeshap.model.ensemble import TreeEnsemble
 
 Rows = npt.NDArray[np.float64]
 
-_KEEPERS = ("zoo_catboost", "zoo_lightgbm", "zoo_distributions", "zoo_sklearn", "zoo_wrapped", "zoo_xgboost")
+_KEEPERS = (
+    "zoo_catboost",
+    "zoo_lightgbm",
+    "zoo_distributions",
+    "zoo_sklearn",
+    "zoo_wrapped",
+    "zoo_xgboost",
+    "zoo_ydf",
+)
 _TRAINERS: dict[str, Callable[[], ZooModel]] = {}
 
 

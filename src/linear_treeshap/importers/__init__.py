@@ -95,6 +95,8 @@ IMPORTERS: dict[str, str] = {
     "lightgbm.Booster": "lightgbm",
     "lightgbm.LGBMModel": "lightgbm",
     "catboost.CatBoost": "catboost",
+    "ydf.RandomForestModel": "ydf",
+    "ydf.GradientBoostedTreesModel": "ydf",
     "treelite.Model": "treelite",
     "onnx.ModelProto": "onnx",
     "builtins.bytes": "onnx",
@@ -153,7 +155,7 @@ def import_model(model: Any) -> TreeEnsemble:
         A fitted model of a supported class, a `TreeEnsemble`, a dictionary of arrays, a list of models
         (their mean) or of (weight, model) pairs (their weighted sum), or the path of a file: XGBoost's JSON
         or UBJSON, LightGBM's text, CatBoost's or treelite's own format, ONNX, the directory of a model of
-        pyspark.ml, or one that `linear_treeshap.save` wrote.
+        YDF or pyspark.ml, or one that `linear_treeshap.save` wrote.
 
     Raises
     ------

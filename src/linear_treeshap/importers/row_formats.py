@@ -26,7 +26,7 @@ _MUST_AGREE = {
     "the number that means missing": ("missing_value",),
     "whether zero is missing": ("zero_is_missing",),
     "columns of categories": ("truncated",),
-    "the labels of categories": ("categories", "frame_labels", "hashes"),
+    "the labels of categories": ("categories", "frame_labels", "hashes", "unknown_is_missing"),
     "the statistics of categories": ("lookups",),
 }
 

@@ -77,7 +77,8 @@ def survival_curve(model: Any, times: Sequence[float] | None = None, kind: Kind 
     >>> from sksurv.tree import SurvivalTree
     >>> from sksurv.util import Surv
     >>> outcome = Surv.from_arrays([True, True, True, True], [1.0, 2.0, 3.0, 4.0])
-    >>> tree = SurvivalTree(min_samples_split=2, min_samples_leaf=2).fit(np.array([[0.0], [0], [1], [1]]), outcome)
+    >>> tree = SurvivalTree(min_samples_split=2, min_samples_leaf=2)
+    >>> tree = tree.fit(np.array([[0.0], [0.0], [1.0], [1.0]]), outcome)
     >>> explainer = TreeExplainer(survival_curve(tree, times=[1, 3]))
     >>> explainer.output_names
     ('survival at 1', 'survival at 3')

@@ -68,6 +68,8 @@ class RowFormat:
     #: Is a number found in a labelled column a code (LightGBM, XGBoost) or a label (the others)? And
     #: is a pandas categorical column without known labels its codes, or the labels themselves?
     numbers_are_codes: bool = True
+    #: Is a label that the model does not know missing, or a category of its own, which is in no set (YDF)?
+    unknown_is_missing: bool = True
     #: Tables in which numbers are looked up for what some features hold together (CatBoost's statistics of
     #: categories); each number is a column behind the features.
     lookups: tuple[Lookup, ...] = ()

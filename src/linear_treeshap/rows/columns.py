@@ -77,7 +77,7 @@ def settled(row_format: RowFormat, kinds: Sequence[Kind], *, has_types: bool = T
 
 
 def codes_of_labels(labels: Sequence[Any], row_format: RowFormat, feature: int) -> Float64:
-    """The code of each label, in the model's order; a label that it does not know becomes NaN.
+    """The code of each label, in the model's order; one that it does not know becomes NaN, or a code beyond.
 
     Where the model knows hashes of labels only, it is the hash: codes are found when rows are read.
     """
@@ -87,7 +87,12 @@ def codes_of_labels(labels: Sequence[Any], row_format: RowFormat, feature: int) 
         code_of: dict[Label, float] = {
             label: float(code) for code, label in enumerate(row_format.categories[feature])
         }
-        return np.array([code_of.get(label, np.nan) for label in labels], dtype=np.float64)
+        if row_format.unknown_is_missing:
+            return np.array([code_of.get(label, np.nan) for label in labels], dtype=np.float64)
+        beyond = float(len(code_of))
+        return np.array(
+            [np.nan if is_missing(label) else code_of.get(label, beyond) for label in labels], np.float64
+        )
     except TypeError as error:
         raise InputError(
             f"In {title(row_format, feature)}, a category must be text or a number: {error}."
@@ -111,7 +116,8 @@ def codes_of_numbers(numbers: npt.NDArray[Any], row_format: RowFormat, feature: 
         return np.full(len(numbers), np.nan)
     labels, codes = np.array(pairs).T
     place = np.minimum(np.searchsorted(labels, numbers), len(labels) - 1)
-    return np.where(labels[place] == numbers, codes[place], np.nan)
+    unknown = np.nan if row_format.unknown_is_missing else np.where(np.isnan(numbers), np.nan, len(known))
+    return np.where(labels[place] == numbers, codes[place], unknown)
 
 
 def _hashes(labels: Sequence[Any], row_format: RowFormat, feature: int) -> Float64:

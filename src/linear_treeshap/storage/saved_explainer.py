@@ -32,7 +32,7 @@ __all__ = ["FORMAT_VERSION", "Explained", "SavedExplainer", "load", "read", "sav
 
 #: Raised by one whenever a reader of the version before would misread or refuse a file. A file has the lowest
 #: version that can hold it, so that older releases read what they can.
-FORMAT_VERSION = 3
+FORMAT_VERSION = 4
 
 _FORMAT = "linear-treeshap"
 
@@ -72,6 +72,7 @@ _VERSIONS = {
     "1": (_METADATA, _LAYOUT),
     "2": (_METADATA_2, _LAYOUT_2),
     "3": (_METADATA_2 | {"lookups"}, _LAYOUT_3),
+    "4": (_METADATA_2 | {"lookups"}, _LAYOUT_3),  # for models to which an unknown category is not missing
 }
 
 #: Python refuses to read longer whole numbers (older releases do so very slowly).
@@ -135,9 +136,10 @@ def write(path: str | os.PathLike[str], saved: SavedExplainer) -> None:
     """Write all there is."""
     ensemble, players, explained = saved.ensemble, saved.players, saved.explained
     lookups = ensemble.row_format.lookups
+    version = ("3" if lookups else "2") if ensemble.row_format.unknown_is_missing else "4"
     metadata = {
         "format": _FORMAT,
-        "version": "3" if lookups else "2",
+        "version": version,
         "row_format": to_json(_plain_row_format(ensemble.row_format)),
         "output_names": to_json(ensemble.output_names),
         "players": to_json(None if players is None else _plain_players(players)),
@@ -154,10 +156,10 @@ def write(path: str | os.PathLike[str], saved: SavedExplainer) -> None:
     arrays["fingerprint_predictions"] = no_predictions if fingerprint is None else fingerprint.predictions
     if ensemble.monotone:
         metadata["monotone"] = to_json({str(column): d for column, d in sorted(ensemble.monotone.items())})
-    if lookups:
+    if "lookups" in _VERSIONS[version][0]:
         metadata["lookups"] = to_json(plain_lookups(lookups))
         arrays |= arrays_of(lookups)
-    tensor_file.write(Path(path), _VERSIONS[metadata["version"]][1], arrays, metadata)
+    tensor_file.write(Path(path), _VERSIONS[version][1], arrays, metadata)
 
 
 def load(path: str | os.PathLike[str]) -> TreeEnsemble:
@@ -201,6 +203,8 @@ def read(path: str | os.PathLike[str]) -> SavedExplainer:
 def _plain_row_format(row_format: RowFormat) -> dict[str, Any]:
     """A RowFormat in the types of JSON."""
     plain = {f.name: getattr(row_format, f.name) for f in fields(row_format) if f.name != "lookups"}
+    if row_format.unknown_is_missing:
+        del plain["unknown_is_missing"]  # which is so in all files but those of version 4
     plain["n_features"] = int(row_format.n_features)
     plain["missing_value"] = repr(float(row_format.missing_value))  # JSON has no NaN
     plain["zero_is_missing"] = sorted(map(int, row_format.zero_is_missing))
@@ -333,9 +337,11 @@ def _row_format(plain: Any, version: str) -> RowFormat:
     expected = {f.name for f in fields(RowFormat)} - {"lookups"}
     if version == "1" and isinstance(plain, dict) and "takes_more" not in plain:
         plain = {**plain, "takes_more": False}
+    if version != "4" and isinstance(plain, dict) and "unknown_is_missing" not in plain:
+        plain = {**plain, "unknown_is_missing": True}
     if not isinstance(plain, dict) or set(plain) != expected:
         raise FileFormatError(f"row_format must have {some(expected)}, got {some(plain)}. {REMEDY}")
-    for flag in ("absent_is_missing", "numbers_are_codes", "takes_more"):
+    for flag in ("absent_is_missing", "numbers_are_codes", "unknown_is_missing", "takes_more"):
         is_unknown = flag == "absent_is_missing" and plain[flag] is None
         if not isinstance(plain[flag], bool) and not is_unknown:
             raise FileFormatError(f"{flag} must be true or false, got {str(plain[flag])[:80]}. {REMEDY}")
@@ -364,6 +370,7 @@ def _row_format(plain: Any, version: str) -> RowFormat:
             for feature, numbers in plain["hashes"].items()
         },
         numbers_are_codes=plain["numbers_are_codes"],
+        unknown_is_missing=plain["unknown_is_missing"],
         takes_more=plain["takes_more"],
     )
 
