@@ -44,5 +44,5 @@ UNREADABLE = {
     "xgbdist_normal": "leaves out the parameters that its trees start from",
     "xgboost_no_trees": "a model without trees",
     "xgboost_vector_leaves": "vector leaves",
-    **dict.fromkeys(zoo.names("ydf_"), "unknown class"),
+    **dict.fromkeys([*zoo.names("gpboost_"), *zoo.names("ydf_")], "unknown class"),
 }

@@ -27,6 +27,7 @@ _LIBRARIES = {
     "pyod": "PyOD",
     "xgbdist": "xgboost-distribution",
     "ydf": "YDF",
+    "gpboost": "GPBoost",
     "treelite": "treelite",
     "several": "Lists of models",
 }
@@ -35,6 +36,7 @@ _LIBRARIES = {
 _EXPLAINED = {
     "bagging": ("prediction", "probability of each class"),
     "catboost": ("raw prediction", "log-odds"),
+    "gpboost": ("fixed effect, before the link", "fixed effect, before the link"),
     "isolation_forest": ("mean path length; low is anomalous, as with `score_samples`", ""),
     "lightgbm": ("raw prediction", "log-odds"),
     "ngboost": ("each parameter of the distribution, as of `pred_param`", "log-odds"),
@@ -69,9 +71,10 @@ Nothing after that asks where a model came from: whatever this library does, it 
 models below is explained from raw rows, and in [raw columns](groups.md#pipelines) wherever each transformed
 column comes from one of them. A saved explainer does not hold the other steps and wants transformed rows.
 Classes derived from those below are read too, and so are forests of other libraries if they are the
-mean of scikit-learn trees in `estimators_`. XGBoost's `.json` and `.ubj` files, LightGBM's text files,
-CatBoost's `.cbm` files, those of treelite and ONNX and the directories of YDF and pyspark.ml are read without
-the library. Any other model can be given as a dictionary of arrays, see `linear_treeshap.importers.arrays`.
+mean of scikit-learn trees in `estimators_`. XGBoost's `.json` and `.ubj` files, LightGBM's and GPBoost's text
+files, CatBoost's `.cbm` files, those of treelite and ONNX and the directories of YDF and pyspark.ml are read
+without the library. Any other model can be given as a dictionary of arrays, see
+`linear_treeshap.importers.arrays`.
 
 A list of models stands for the mean of their raw outputs, `TreeExplainer([fold_1, fold_2, fold_3])`, and a
 list of pairs for a weighted sum, `TreeExplainer([(0.3, xgboost_model), (0.7, lightgbm_model)])`. Values of a
@@ -103,8 +106,9 @@ are refused. Boosted trees that were made for serving (`pure_serving_model`) kno
 that went each way, and not their weights.
 
 What belongs to the data and not to the model is not explained: XGBoost's `base_margin`, LightGBM's
-`init_score`, CatBoost's baseline. A `base_margin` in a DMatrix fails the additivity check. A model that
-stopped early is explained up to its best round where its own `predict` ends there too.
+`init_score`, CatBoost's baseline, the random effects of GPBoost. A `base_margin` in a DMatrix fails the
+additivity check. A model that stopped early is explained up to its best round where its own `predict` ends
+there too.
 """
 
 #: Spark is not in the environment of these tests; its models are trained by `make test-engines`.

@@ -22,6 +22,7 @@ Rows = npt.NDArray[np.float64]
 
 _KEEPERS = (
     "zoo_catboost",
+    "zoo_gpboost",
     "zoo_lightgbm",
     "zoo_distributions",
     "zoo_sklearn",

@@ -90,6 +90,8 @@ IMPORTERS: dict[str, str] = {
     "ngboost.NGBoost": "ngboost",
     "pyod.IForest": "pyod",
     "xgboost_distribution.XGBDistribution": "xgboost_distribution",
+    "gpboost.Booster": "gpboost",  # before XGBoost, whose files also begin with a brace
+    "gpboost.GPBoostModel": "gpboost",
     "xgboost.Booster": "xgboost",
     "xgboost.XGBModel": "xgboost",
     "lightgbm.Booster": "lightgbm",
@@ -154,8 +156,8 @@ def import_model(model: Any) -> TreeEnsemble:
     model
         A fitted model of a supported class, a `TreeEnsemble`, a dictionary of arrays, a list of models
         (their mean) or of (weight, model) pairs (their weighted sum), or the path of a file: XGBoost's JSON
-        or UBJSON, LightGBM's text, CatBoost's or treelite's own format, ONNX, the directory of a model of
-        YDF or pyspark.ml, or one that `linear_treeshap.save` wrote.
+        or UBJSON, LightGBM's or GPBoost's text, CatBoost's or treelite's own format, ONNX, the directory of a
+        model of YDF or pyspark.ml, or one that `linear_treeshap.save` wrote.
 
     Raises
     ------

@@ -27,8 +27,10 @@ from .records import Columns
 __all__ = [
     "BEGINNINGS",
     "LIBRARY",
+    "booster_of",
     "is_softmax",
     "link",
+    "of_text",
     "own_values",
     "predicts_raw",
     "raw_prediction",
@@ -50,9 +52,13 @@ _MISSING_IS_ZERO, _MISSING_IS_NAN = 1, 2
 def to_ensemble(model: Any) -> TreeEnsemble:
     """Read a ``lightgbm.Booster`` or any of LightGBM's scikit-learn wrappers."""
     class_names = [str(name) for name in getattr(model, "classes_", ())]
+    return of_text(booster_of(model).model_to_string(), class_names)
+
+
+def of_text(text: str, class_names: Sequence[str] = ()) -> TreeEnsemble:
+    """Read the text of a model."""
     with _damage_explained():
-        parts = _parse(np.frombuffer(_booster(model).model_to_string().encode(), np.uint8))
-        return _build(*parts, class_names)
+        return _build(*_parse(np.frombuffer(text.encode(), np.uint8)), class_names)
 
 
 def read_file(path: str | os.PathLike[str]) -> TreeEnsemble:
@@ -67,7 +73,7 @@ def raw_prediction(model: Any, X: Any) -> npt.NDArray[np.float64]:
     With ``raw_score=True`` LightGBM itself leaves the averaging out.
     """
     # The wrapper predicts the same, but warns if it was trained with names and the rows have none.
-    booster = _booster(model)
+    booster = booster_of(model)
     scores = np.asarray(booster.predict(X, raw_score=True), dtype=np.float64)
     if "average_output" in _header(booster.model_to_string(num_iteration=1)):
         scores /= booster.best_iteration if booster.best_iteration > 0 else booster.current_iteration()
@@ -85,7 +91,7 @@ def own_values(path: str) -> tuple[str, Callable[[Array], Any]]:
 def trees_of_limit(model: Any, ensemble: TreeEnsemble, limit: int) -> int | None:
     """How many trees shap's tree_limit means, which are rounds here; None beyond those of the ensemble, and
     for a random forest, which is averaged over fewer trees."""
-    booster = _booster(model)
+    booster = booster_of(model)
     n_trees = limit * booster.num_model_per_iteration()
     is_average = "average_output" in _header(booster.model_to_string(num_iteration=1))
     return None if is_average or n_trees > ensemble.n_trees else n_trees
@@ -122,10 +128,11 @@ _LINKS: dict[str, Link] = {
 
 def _objective(model: Any) -> list[str]:
     """The name of the objective and its options, as the model's text has them; empty if it has none."""
-    return _header(_booster(model).model_to_string(num_iteration=1)).get("objective", "").split()
+    return _header(booster_of(model).model_to_string(num_iteration=1)).get("objective", "").split()
 
 
-def _booster(model: Any) -> Any:
+def booster_of(model: Any) -> Any:
+    """The Booster itself, or that of a scikit-learn wrapper."""
     if not hasattr(model, "booster_") and hasattr(model, "fit"):
         raise ModelError(f"This {type(model).__name__} is not fitted: call fit() first.")
     return getattr(model, "booster_", model)
