@@ -72,8 +72,8 @@ models below is explained from raw rows, and in [raw columns](groups.md#pipeline
 column comes from one of them. A saved explainer does not hold the other steps and wants transformed rows.
 Classes derived from those below are read too, and so are forests of other libraries if they are the
 mean of scikit-learn trees in `estimators_`. XGBoost's `.json` and `.ubj` files, LightGBM's and GPBoost's text
-files, CatBoost's `.cbm` files, those of treelite and ONNX and the directories of YDF and pyspark.ml are read
-without the library. Any other model can be given as a dictionary of arrays, see
+files, CatBoost's `.cbm` files, those of treelite and ONNX, MOJOs of H2O and the directories of YDF and
+pyspark.ml are read without the library. Any other model can be given as a dictionary of arrays, see
 `linear_treeshap.importers.arrays`.
 
 A list of models stands for the mean of their raw outputs, `TreeExplainer([fold_1, fold_2, fold_3])`, and a
@@ -147,6 +147,20 @@ A graph must have one such operator, which reads the rows as they are; a model w
 or arithmetic after them, is refused.
 """
 
+#: `tests/importers/test_h2o.py` has them, with what H2O itself said.
+_H2O = """
+## H2O
+
+MOJOs (`.zip`), read without Java, and models on a server, by their MOJO; some releases of H2O write none
+without a licence. They are compared with what H2O's own Java predicts of hostile rows, and boosted trees with
+its contributions.
+
+| model | what is explained | missing values | categories |
+|---|---|---|---|
+| gradient boosting | prediction before its link: log-odds, of several classes one for each | yes | labels |
+| random forest | prediction, or probability of two classes | yes | labels |
+"""
+
 _BOTTOM = """
 ## Refused, and why
 
@@ -164,7 +178,7 @@ def render() -> str:
         if names:
             lines += [f"\n## {library}\n", _HEADER, *(_line(zoo.load(name), prefix) for name in names)]
     refused = [f"- `{name.partition('.')[2]}`: {REFUSED[name]}" for name in sorted(REFUSED)]
-    return "\n".join(lines) + "\n" + _SPARK + _ONNX + _BOTTOM + "\n".join(refused) + "\n"
+    return "\n".join(lines) + "\n" + _SPARK + _ONNX + _H2O + _BOTTOM + "\n".join(refused) + "\n"
 
 
 _HEADER = (

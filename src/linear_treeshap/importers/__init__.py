@@ -99,6 +99,8 @@ IMPORTERS: dict[str, str] = {
     "catboost.CatBoost": "catboost",
     "ydf.RandomForestModel": "ydf",
     "ydf.GradientBoostedTreesModel": "ydf",
+    "h2o.H2OGradientBoostingEstimator": "h2o",
+    "h2o.H2ORandomForestEstimator": "h2o",
     "treelite.Model": "treelite",
     "onnx.ModelProto": "onnx",
     "builtins.bytes": "onnx",
@@ -156,8 +158,8 @@ def import_model(model: Any) -> TreeEnsemble:
     model
         A fitted model of a supported class, a `TreeEnsemble`, a dictionary of arrays, a list of models
         (their mean) or of (weight, model) pairs (their weighted sum), or the path of a file: XGBoost's JSON
-        or UBJSON, LightGBM's or GPBoost's text, CatBoost's or treelite's own format, ONNX, the directory of a
-        model of YDF or pyspark.ml, or one that `linear_treeshap.save` wrote.
+        or UBJSON, LightGBM's or GPBoost's text, CatBoost's or treelite's own format, ONNX, a MOJO of H2O, the
+        directory of a model of YDF or pyspark.ml, or one that `linear_treeshap.save` wrote.
 
     Raises
     ------
