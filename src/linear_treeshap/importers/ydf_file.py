@@ -31,8 +31,8 @@ _HEADERS = {
     "RANDOM_FOREST": "random_forest_header.pb",
     "GRADIENT_BOOSTED_TREES": "gradient_boosted_trees_header.pb",
 }
-#: Tasks; the others are of uplift and of anomalies.
-_CLASSIFICATION, _REGRESSION, _RANKING, _SURVIVAL = 1, 2, 3, 7
+#: Tasks; the others are of uplift, of anomalies, and of survival, for which YDF has no Python yet.
+_CLASSIFICATION, _REGRESSION, _RANKING = 1, 2, 3
 #: Kinds of conditions, by their fields.
 _IS_MISSING, _HIGHER, _IS_TRUE, _IN_LIST, _IN_BITMAP, _HIGHER_BIN, _OBLIQUE = range(1, 8)
 _CONDITIONS = (_IS_MISSING, _HIGHER, _IS_TRUE, _IN_LIST, _IN_BITMAP, _HIGHER_BIN)
@@ -48,7 +48,7 @@ def read_directory(path: Path) -> TreeEnsemble:
     prefix = spec_path.name.removesuffix(SPEC)
     header = Message((path / f"{prefix}header.pb").read_bytes())
     kind, task = header.text(1), header.number(2)
-    if kind not in _HEADERS or task not in (_CLASSIFICATION, _REGRESSION, _RANKING, _SURVIVAL):
+    if kind not in _HEADERS or task not in (_CLASSIFICATION, _REGRESSION, _RANKING):
         raise UnsupportedModelError(
             f"This model of YDF is of the kind {kind!r}, for task {task}. Supported are random forests and "
             f"gradient boosted trees that classify, rank, or predict a number."
