@@ -69,8 +69,9 @@ def add_arguments(parser: argparse.ArgumentParser, *, optional: bool = False) ->
         metavar="MODEL",
         type=Path,
         nargs="?" if optional else None,
-        help="model file: XGBoost (.json, .ubj), LightGBM (.txt), CatBoost (.cbm), treelite, one that "
-        "linear_treeshap.save wrote, or scikit-learn's in a .skops file",
+        help="model file: XGBoost (.json, .ubj), LightGBM (.txt), GPBoost (.json), CatBoost (.cbm), "
+        "treelite, ONNX, H2O (a MOJO, .zip), one that linear_treeshap.save wrote, or scikit-learn's in a "
+        ".skops file; of YDF and Spark, the directory",
     )
     parser.add_argument(
         "--trust",
