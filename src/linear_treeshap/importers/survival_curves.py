@@ -24,7 +24,7 @@ from .sklearn_rows import predict_as_trained, tree_row_format
 from .sklearn_trees import fitted
 from .survival import mean_of_trees
 
-__all__ = ["SurvivalCurve", "raw_prediction", "survival_curve", "to_ensemble"]
+__all__ = ["SurvivalCurve", "predicts_raw", "raw_prediction", "survival_curve", "to_ensemble"]
 
 Kind = Literal["survival", "cumulative hazard"]
 Float64 = npt.NDArray[np.float64]
@@ -43,6 +43,11 @@ class SurvivalCurve:
     model: Any
     kind: Kind
     times: Float64
+
+    def predict(self, X: Any) -> Float64:
+        """(n_rows, n_times) the curves as the model itself predicts them."""
+        _, method = _KINDS[self.kind]
+        return np.asarray(getattr(self.model, method)(X, return_array=True)[:, _steps(self)])
 
 
 def survival_curve(model: Any, times: Sequence[float] | None = None, kind: Kind = "survival") -> Any:
@@ -113,11 +118,11 @@ def to_ensemble(model: SurvivalCurve) -> TreeEnsemble:
 
 
 def raw_prediction(model: SurvivalCurve, X: Any) -> Float64:
-    def predict(rows: Any) -> Any:
-        _, method = _KINDS[model.kind]
-        return getattr(model.model, method)(rows, return_array=True)[:, _steps(model)]
+    return predict_as_trained(model.predict, X, tree_row_format(model.model))
 
-    return predict_as_trained(predict, X, tree_row_format(model.model))
+
+def predicts_raw(model: SurvivalCurve) -> bool:
+    return True
 
 
 def _steps(model: SurvivalCurve) -> npt.NDArray[np.int64]:
