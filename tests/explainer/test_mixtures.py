@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import itertools
 import pickle
 from pathlib import Path
 from typing import Any
@@ -13,6 +14,7 @@ import pytest
 from linear_treeshap import InputError, TreeExplainer, oracle
 from linear_treeshap.errors import UnsupportedModelError
 from linear_treeshap.importers import import_model
+from linear_treeshap.importers.links import mixture_of
 from linear_treeshap.model.joint_links import Softmax
 
 calibration = pytest.importorskip("sklearn.calibration")
@@ -33,6 +35,9 @@ def _base(name: str) -> Any:
         return ensemble.GradientBoostingClassifier(n_estimators=5, random_state=0)
     if name == "lightgbm":
         return pytest.importorskip("lightgbm").LGBMClassifier(n_estimators=5, num_leaves=8, verbose=-1)
+    if name == "catboost":
+        options = {"iterations": 5, "depth": 3, "verbose": False, "allow_writing_files": False}
+        return pytest.importorskip("catboost").CatBoostClassifier(**options)
     return pytest.importorskip("xgboost").XGBClassifier(n_estimators=5, max_depth=3)
 
 
@@ -60,6 +65,15 @@ def _assert_adds_up(model: Any, tolerance: float = 1e-9) -> None:
 def test_calibrated_values_add_up_to_predict_proba(base: str, method: str, several: bool) -> None:
     """To 1e-9, with a model of each fold or with one."""
     _assert_adds_up(_calibrated(_base(base), method=method, ensemble=several))
+
+
+@pytest.mark.parametrize("method", ["sigmoid", "isotonic", "temperature"])
+@pytest.mark.parametrize("base", ["forest", "boosted", "catboost"])
+def test_calibrated_values_of_classes_add_up_to_predict_proba(base: str, method: str) -> None:
+    """What the calibrators of three classes say is divided by its sum, or softmax is taken of it; to 1e-9."""
+    model = _calibrated(_base(base), THREE, method=method)
+    _assert_adds_up(model)
+    assert TreeExplainer(model, ROWS[:5], "probability").output_names == ("a", "b", "c")
 
 
 def test_calibrated_xgboost_adds_up_in_float32() -> None:
@@ -105,6 +119,69 @@ def test_calibrated_values_are_those_of_the_convention(base: str, method: str) -
     np.testing.assert_allclose(found, expected, rtol=0, atol=1e-9)
 
 
+@pytest.mark.parametrize("method", ["sigmoid", "isotonic", "temperature"])
+@pytest.mark.parametrize("base", ["forest", "boosted", "catboost"])
+def test_calibrated_values_of_classes_are_those_of_the_convention(base: str, method: str) -> None:
+    """Fold by fold: raw values of the definition times the matrices of all steps, each a mean of numerical
+    derivatives on a line, or the slopes of what scikit-learn's calibrators say; to 1e-7, which is what
+    numerical derivatives leave of float64."""
+    model = _calibrated(_base(base), THREE, method=method)
+    row, background = _apart(model)
+    expected: Any = np.zeros((4, 3))
+    for fold, other in itertools.product(model.calibrated_classifiers_, background):
+        trees = import_model(fold.estimator)
+        values = oracle.as_float(oracle.shapley_values(trees, row, background=[other]))
+        a, b = trees.predict(np.array([row, other]))
+        matrix = np.eye(3)
+        for is_of_each, step in _steps(fold, base):
+            next_a, next_b = step(a), step(b)
+            slopes = np.diag((next_a - next_b) / (a - b)) if is_of_each else _mean_jacobian(step, a, b)
+            matrix, a, b = slopes @ matrix, next_a, next_b
+        expected += values @ matrix.T / len(model.calibrated_classifiers_) / len(background)
+    found = TreeExplainer(model, background, "probability").shap_values(row)
+    np.testing.assert_allclose(found, expected, rtol=0, atol=1e-7)
+
+
+def _apart(model: Any) -> tuple[Float64, Float64]:
+    """A row and a background of three that no model inside gives the same raw output of any class."""
+    raw = [import_model(fold.estimator).predict(ROWS) for fold in model.calibrated_classifiers_]
+    for row in range(len(ROWS)):
+        is_apart = np.all([np.abs(one - one[row]).min(axis=1) > 1e-3 for one in raw], axis=0)
+        if is_apart.sum() >= 3:
+            return ROWS[row], ROWS[is_apart][:3]
+    raise AssertionError("no such rows")
+
+
+def _steps(fold: Any, base: str) -> list[tuple[bool, Any]]:
+    """Is it a function of each class by itself? and the function, for all that is done to raw outputs."""
+    special = pytest.importorskip("scipy.special")
+    if fold.method == "temperature":
+        # CatBoost gives probabilities. Softmax of logarithms of softmax is softmax, however sharpened: what
+        # is added to a probability before its logarithm is taken is less than the tolerance.
+        logarithm = [(True, lambda p: np.log(p + 1e-12))] if base == "forest" else []
+        return [*logarithm, (False, lambda raw: special.softmax(fold.calibrators[0].beta_ * raw))]
+    return [
+        *([(False, special.softmax)] if base == "catboost" else []),
+        (
+            True,
+            lambda given: np.array([c.predict([x])[0] for c, x in zip(fold.calibrators, given, strict=True)]),
+        ),
+        (False, lambda found: found / found.sum()),
+    ]
+
+
+def _mean_jacobian(function: Any, a: Float64, b: Float64) -> Float64:
+    """By central differences in 200 points of Gauss and Legendre."""
+    points, weights = np.polynomial.legendre.leggauss(200)
+    total = np.zeros((len(a), len(a)))
+    for point, weight in zip(points, weights, strict=True):
+        at = b + (point + 1) / 2 * (a - b)
+        width = 1e-5 * np.maximum(np.abs(at), 1e-3)
+        for j, step in enumerate(np.diag(width)):
+            total[:, j] += weight / 2 * (function(at + step) - function(at - step)) / (2 * width[j])
+    return total
+
+
 def test_votes_of_classes_are_those_of_the_convention() -> None:
     """Model by model: values of the raw outputs times softmax's matrix, and those of a forest as they are."""
     model = _voting(THREE, "boosted", "forest")
@@ -134,15 +211,51 @@ def test_without_data_or_name_an_error_says_what_to_pass() -> None:
         TreeExplainer(model, model_output="probability")
 
 
-def test_what_cannot_be_a_mixture_is_refused() -> None:
-    """Probabilities that are divided by their sum, and those of a model that nobody knows."""
-    with pytest.raises(UnsupportedModelError, match="has 3 classes"):
-        TreeExplainer(_calibrated(_base("boosted"), THREE), ROWS[:5], "probability")
+def test_a_fold_without_a_class_is_refused() -> None:
+    """Its model has no raw output for it."""
+    is_first = THREE == "a"
+    folds = [
+        (np.flatnonzero(~is_first | (ROWS[:, 0] > -1)), np.arange(200)),
+        (np.flatnonzero(~is_first), np.arange(200)),
+    ]
+    model = calibration.CalibratedClassifierCV(_base("forest"), cv=folds).fit(ROWS, THREE)
+    with pytest.raises(
+        UnsupportedModelError, match="has 3 classes, and the model of fold 1 was trained without"
+    ):
+        TreeExplainer(model, ROWS[:5], "probability")
 
 
-def test_it_is_pickled_but_not_saved(tmp_path: Path) -> None:
+def test_models_that_are_mixtures_themselves_can_be_parts() -> None:
+    """Votes of calibrated models, and calibrated votes."""
+    for y in (BINARY, THREE):
+        calibrated = calibration.CalibratedClassifierCV(_base("boosted"), cv=2)
+        votes = ensemble.VotingClassifier([("c", calibrated), ("f", _base("forest"))], voting="soft").fit(
+            ROWS, y
+        )
+        _assert_adds_up(votes)
+        boosters = ensemble.VotingClassifier(
+            [("b", _base("boosted")), ("l", _base("lightgbm"))], voting="soft"
+        )
+        for method in ("sigmoid", "isotonic"):
+            _assert_adds_up(_calibrated(boosters, y, method=method))
+
+
+def test_the_slope_at_a_probability_of_zero_is_that_of_probabilities() -> None:
+    """It is asked for numbers just below zero, which scikit-learn would not take for probabilities."""
+    model = _calibrated(_base("forest"), method="temperature")
+    mixture = mixture_of(model)
+    assert mixture is not None
+    link: Any = mixture.blocks[0].link
+    zero = np.zeros((1, 1))
+    step = link.apply(zero + 5e-6, None) - link.apply(zero, None)
+    np.testing.assert_allclose(link.slope(zero, zero, None), step / 1e-5, rtol=1e-12)
+
+
+@pytest.mark.parametrize("n_classes", [2, 3])
+def test_it_is_pickled_but_not_saved(n_classes: int, tmp_path: Path) -> None:
     """A file holds no code, and calibrators are."""
-    explainer = TreeExplainer(_calibrated(_base("boosted"), method="isotonic"), ROWS[:5], "probability")
+    y = THREE if n_classes == 3 else BINARY
+    explainer = TreeExplainer(_calibrated(_base("boosted"), y, method="isotonic"), ROWS[:5], "probability")
     copy = pickle.loads(pickle.dumps(explainer))
     np.testing.assert_array_equal(copy.shap_values(ROWS), explainer.shap_values(ROWS))
     with pytest.raises(InputError, match="cannot be held by a file"):

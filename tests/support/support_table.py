@@ -82,9 +82,9 @@ sum are sums of values, so this is exact, and takes the time of one model with a
 `VotingRegressor`, soft `VotingClassifier` of forests, stacking with a linear final model, and targets that
 were scaled. All models must have been trained on the same columns; they may be of different libraries.
 
-`CalibratedClassifierCV` of two classes (sigmoid, isotonic, temperature) and soft `VotingClassifier` of
-boosters are means of functions of such sums. With background data their probabilities are explained, by the
-[rule for functions of raw outputs](background.md#other-outputs): `TreeExplainer(model, data=X,
+`CalibratedClassifierCV` (sigmoid, isotonic, temperature) and soft `VotingClassifier` of boosters, both of
+any number of classes, are means of functions of such sums. With background data their probabilities are
+explained, by the [rule for functions of raw outputs](background.md#other-outputs): `TreeExplainer(model, data=X,
 model_output="probability")`.
 
 A survival forest stands for its risk score. Its curves are sums of trees as well, at each time:

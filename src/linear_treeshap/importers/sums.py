@@ -90,8 +90,9 @@ def mixture(model: Any) -> Mixture | None:
     blocks, first = [], 0
     for (weight, _), (bend, n_raw) in zip(pairs, bends, strict=True):
         columns = range(first, first + n_raw)
-        # Of two classes the second is explained, as a booster does.
-        blocks.append(Block(weight, tuple(columns[-1:] if is_binary else columns), bend))
+        if is_binary and not isinstance(bend, JointLink):
+            columns = columns[-1:]  # of two classes the second is explained, as a booster does
+        blocks.append(Block(weight, tuple(columns), bend))
         first += n_raw
     return Mixture(tuple(blocks), tuple(map(str, model.classes_[-1:] if is_binary else model.classes_)))
 
@@ -99,6 +100,9 @@ def mixture(model: Any) -> Mixture | None:
 def probabilities_of(model: Any, one: Any) -> tuple[Link | JointLink | None, int]:
     """What makes probabilities of the raw outputs of a model inside, None if they are that; and how many."""
     ensemble = read_inside(model, one)
+    nested = links.mixture_of(one)
+    if nested is not None:
+        return nested, ensemble.n_outputs
     if is_distribution(ensemble):
         return None, ensemble.n_outputs
     found = links.link_of(one)

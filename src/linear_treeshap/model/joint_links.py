@@ -17,7 +17,7 @@ import numpy.typing as npt
 from ..errors import InputError
 from .links import Link
 
-__all__ = ["Block", "JointLink", "Mixture", "Softmax", "SoftmaxLoss"]
+__all__ = ["Block", "JointLink", "Mixture", "OfClasses", "Softmax", "SoftmaxLoss", "mean_on_line"]
 
 Float64 = npt.NDArray[np.float64]
 
@@ -49,9 +49,8 @@ class JointLink(Protocol):
         """(n, m, n_outputs, n_raw) for all raw outputs a (n, n_raw) and b (m, n_raw); ``y`` is (n, 1)."""
 
 
-@dataclass(frozen=True)
-class Softmax:
-    """Raw outputs of all classes → their probabilities."""
+class OfClasses:
+    """What a function has in common with others that give a number for each class, of one for each."""
 
     needs_y: ClassVar[bool] = False
 
@@ -61,16 +60,23 @@ class Softmax:
     def output_names(self, raw: tuple[str, ...] | None) -> tuple[str, ...] | None:
         return raw
 
+
+@dataclass(frozen=True)
+class Softmax(OfClasses):
+    """Raw outputs of all classes, times ``scale`` → their probabilities."""
+
+    scale: float = 1.0
+
     def apply(self, raw: Float64, y: Float64 | None) -> Float64:
-        shares = np.exp(raw - raw.max(axis=-1, keepdims=True))
+        shares = np.exp(self.scale * (raw - raw.max(axis=-1, keepdims=True)))
         return np.asarray(shares / shares.sum(axis=-1, keepdims=True))
 
     def matrix(self, a: Float64, b: Float64, y: Float64 | None) -> Float64:
-        def jacobian(raw: Float64) -> Float64:
-            p = self.apply(raw, None)
+        def jacobian(scaled: Float64) -> Float64:
+            p = Softmax().apply(scaled, None)
             return np.asarray(p[..., :, None] * (np.eye(p.shape[-1]) - p[..., None, :]))
 
-        return _mean_on_line(jacobian, a, b)
+        return self.scale * mean_on_line(jacobian, self.scale * a, self.scale * b)
 
 
 @dataclass(frozen=True)
@@ -91,7 +97,7 @@ class SoftmaxLoss:
         return np.asarray(total - (raw * _is_class(y, raw.shape[1])).sum(axis=1, keepdims=True))
 
     def matrix(self, a: Float64, b: Float64, y: Float64 | None) -> Float64:
-        p = _mean_on_line(lambda raw: Softmax().apply(raw, None)[..., None, :], a, b)
+        p = mean_on_line(lambda raw: Softmax().apply(raw, None)[..., None, :], a, b)
         return np.asarray(p - _is_class(y, a.shape[1])[:, None, None, :])
 
 
@@ -152,7 +158,7 @@ def _is_class(y: Float64 | None, n_classes: int) -> Float64:
     return np.asarray(y == np.arange(n_classes), dtype=np.float64)
 
 
-def _mean_on_line(function: Any, a: Float64, b: Float64) -> Float64:
+def mean_on_line(function: Any, a: Float64, b: Float64) -> Float64:
     """(n, m, …) the mean of a function of raw outputs between each a and each b.
 
     How many points it takes depends on the pair alone, so that no pair's numbers depend on its neighbours.

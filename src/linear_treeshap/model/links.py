@@ -149,9 +149,11 @@ class Curve(Function):
     that of the two points themselves, unless they are all but the same."""
 
     def slope(self, a: Float64, b: Float64, y: Float64 | None) -> Float64:
-        a, b = np.broadcast_arrays(a, b)
-        step = a - b
-        is_apart = np.abs(step) > 1e-9 * np.maximum(1.0, np.abs(a))
+        step = np.asarray(a - b)
+        is_near = np.abs(step) <= 1e-9 * np.maximum(1.0, np.abs(a))
         with np.errstate(invalid="ignore", divide="ignore"):
-            secant = (self.apply(a, y) - self.apply(b, y)) / step
-        return np.where(is_apart, secant, super().slope(a, b, y))
+            slope = (self.apply(a, y) - self.apply(b, y)) / step
+        if is_near.any():
+            near_a, near_b = (np.broadcast_to(ends, step.shape)[is_near] for ends in (a, b))
+            slope[is_near] = super().slope(near_a, near_b, y)
+        return np.asarray(slope)
