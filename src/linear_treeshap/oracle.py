@@ -267,8 +267,14 @@ def _player_of_column(ensemble: TreeEnsemble, players: Sequence[int] | None) -> 
     return [int(player) for player in players]
 
 
+def _require_numbers(ensemble: TreeEnsemble) -> None:
+    if ensemble.lines is not None:
+        raise InputError("The definition is written for leaves that are numbers, not linear functions.")
+
+
 def _paths(ensemble: TreeEnsemble, rows: npt.ArrayLike) -> Exact:
     """(n_rows, n_nodes) 1 where the row, standing at the node's parent, would go to the node, else 0."""
+    _require_numbers(ensemble)
     numbers = ensemble.cast_rows(rows)
     paths = np.full((len(numbers), ensemble.n_nodes), Fraction(1), dtype=object)
     for node in np.flatnonzero(~ensemble.is_leaf).tolist():

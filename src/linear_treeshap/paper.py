@@ -29,7 +29,7 @@ import numpy.typing as npt
 from . import _core
 from .engines.program import trees_of
 from .errors import AdditivityError, InputError, ModelError
-from .model.ensemble import Float64, TreeEnsemble
+from .model.ensemble import Float64, TreeEnsemble, require_numbers
 
 __all__ = [
     "Coefficients",
@@ -441,6 +441,7 @@ def _children(tree: Tree, node: int, rows: Float64) -> list[tuple[int, npt.NDArr
 
 
 def _check_reach(ensemble: TreeEnsemble, nodes: slice) -> None:
+    require_numbers(ensemble)
     unreached = ensemble.reach[nodes] < np.finfo(np.float64).tiny
     if unreached.any():
         node = (nodes.start or 0) + int(np.argmax(unreached))

@@ -136,13 +136,6 @@ def test_covers_are_counts_of_training_rows() -> None:
     np.testing.assert_array_equal(ensemble.cover[ensemble.tree_offsets[:-1]], N_ROWS)
 
 
-def test_linear_trees_are_refused() -> None:
-    rows = numeric_rows()
-    model = lightgbm_regressor_on(rows, target(rows), linear_tree=True)
-    with pytest.raises(UnsupportedModelError, match="linear_tree=False"):
-        to_ensemble(model)
-
-
 def test_an_unfitted_wrapper_is_refused() -> None:
     with pytest.raises(ModelError, match="not fitted"):
         to_ensemble(lightgbm.LGBMRegressor())

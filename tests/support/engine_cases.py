@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Any
 
 import numpy as np
@@ -15,11 +15,13 @@ from linear_treeshap import oracle
 from linear_treeshap.engines.background import BackgroundEngine
 from linear_treeshap.engines.background_rows import Background
 from linear_treeshap.engines.joint import JointEngine
+from linear_treeshap.engines.lines import raw_engine
 from linear_treeshap.engines.program import Program
 from linear_treeshap.engines.rescaled import RescaledEngine
 from linear_treeshap.engines.values import ValueEngine
 from linear_treeshap.model.ensemble import TreeEnsemble
 from linear_treeshap.model.joint_links import Softmax
+from linear_treeshap.model.lines import Lines
 from linear_treeshap.model.links import Logistic
 
 __all__ = ["CASES", "Case", "forest_for"]
@@ -80,6 +82,26 @@ def _background_pairs(ensemble: TreeEnsemble, background: Background, kernel: st
     return Case(engine.pairs, (engine.n_players, engine.n_players, engine.n_outputs))
 
 
+def _lines(ensemble: TreeEnsemble, background: Background, kernel: str | None) -> Case:
+    """Every third leaf has two lines. Infinite numbers are refused, and huge ones have no exact sum."""
+    rng = np.random.default_rng(0)
+    below_a_split = np.diff(ensemble.tree_offsets)[ensemble.tree_of_node] > 1
+    leaf = np.repeat(np.flatnonzero(ensemble.is_leaf & below_a_split)[::3], 2)
+    column = rng.integers(max(1, ensemble.n_features), size=len(leaf)).astype(np.int32)
+    lines = Lines(leaf, column, rng.normal(size=len(leaf)), rng.normal(size=ensemble.n_nodes))
+    if len(leaf):
+        ensemble = replace(ensemble, lines=lines)
+
+    def tamed(rows: Rows) -> Rows:
+        return np.clip(rows, -10, 10)
+
+    engine = raw_engine(Program(ensemble, kernel=kernel), replace(background, rows=tamed(background.rows)))
+    return Case(
+        lambda rows, out, **options: engine.values(tamed(rows), out, **options),
+        (engine.n_players, engine.n_outputs),
+    )
+
+
 def _probabilities(ensemble: TreeEnsemble, background: Background, kernel: str | None) -> Case:
     engine = RescaledEngine(Program(ensemble, kernel=kernel), background, Logistic())
     return Case(engine.values, (engine.n_players, engine.n_outputs))
@@ -129,6 +151,7 @@ CASES = {
         n_background=40,
         definition=lambda e, x, b: oracle.interaction_values(e, x, by="leaves", **_mean(b)),
     ),
+    "lines": Kind(_lines, max_depth=5, n_background=40, n_long=6_000),
     "probabilities": Kind(_probabilities, n_background=40),
     "probabilities of classes": Kind(_classes, n_background=8),
     **{

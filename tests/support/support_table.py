@@ -84,8 +84,8 @@ were scaled. All models must have been trained on the same columns; they may be 
 
 `CalibratedClassifierCV` (sigmoid, isotonic, temperature) and soft `VotingClassifier` of boosters, both of
 any number of classes, are means of functions of such sums. With background data their probabilities are
-explained, by the [rule for functions of raw outputs](background.md#other-outputs): `TreeExplainer(model, data=X,
-model_output="probability")`.
+explained, by the [rule for functions of raw outputs](background.md#other-outputs):
+`TreeExplainer(model, data=X, model_output="probability")`.
 
 A survival forest stands for its risk score. Its curves are sums of trees as well, at each time:
 `TreeExplainer(survival_curve(forest, times=[30, 365]))` has an output for each of these, the probability to
@@ -100,6 +100,8 @@ CatBoost's statistics of categories, and of [combinations](groups.md#combination
 the model, with any kind of trees and without CatBoost. Texts and embeddings only CatBoost can read: such a
 model is explained while it is at hand (a pickled explainer keeps it, a saved one cannot) if its trees are
 symmetric, which they are by default.
+
+LightGBM's models with `linear_tree=True` are explained with [background data](background.md#linear-trees).
 
 Of YDF's models, those with oblique splits, with columns of sets or sequences, for uplift and for anomalies
 are refused. Boosted trees that were made for serving (`pure_serving_model`) know the number of training rows

@@ -10,7 +10,7 @@ import numpy.typing as npt
 
 from ..errors import InputError
 from ..importers.pipelines.preprocessing import Preprocessing
-from ..model.ensemble import TreeEnsemble
+from ..model.ensemble import TreeEnsemble, require_numbers
 from ..model.routing import visited_nodes
 from ..players.assignment import Assignment
 from ..players.user_rows import UserRows
@@ -140,6 +140,8 @@ def _read_weights(weights: Any, n_rows: int) -> Float64 | None:
 def merge_alike(background: Background, ensemble: TreeEnsemble) -> Background:
     """The same background with one row, of all their weight, for rows that no split tells apart."""
     columns = np.unique(ensemble.feature[~ensemble.is_leaf])
+    if ensemble.lines is not None:
+        columns = np.union1d(columns, ensemble.lines.columns)
     codes = [_codes(ensemble, column, background.rows[:, column]) for column in columns]
     table = np.stack([*codes, np.zeros(len(background.rows), dtype=np.int64)], axis=1)
     _, first, position = np.unique(table, axis=0, return_index=True, return_inverse=True)
@@ -154,7 +156,8 @@ def merge_alike(background: Background, ensemble: TreeEnsemble) -> Background:
 def _codes(ensemble: TreeEnsemble, column: int, x: Array) -> npt.NDArray[np.int64]:
     """Numbers that are equal where no split on this column tells two values apart."""
     nodes = ensemble.feature == column
-    if (ensemble.category_set[nodes] >= 0).any():
+    is_line = ensemble.lines is not None and column in ensemble.lines.columns
+    if is_line or (ensemble.category_set[nodes] >= 0).any():
         return np.unique(x, return_inverse=True)[1].reshape(-1).astype(np.int64)
     place = np.searchsorted(np.unique(ensemble.threshold[nodes]), x.astype(np.float64), side="left")
     return np.where(np.isnan(x), -1, place)
@@ -165,6 +168,7 @@ def with_covers_of(ensemble: TreeEnsemble, background: Background) -> TreeEnsemb
 
     Below a node that none of it reaches, both children count one half.
     """
+    require_numbers(ensemble)
     cover = np.zeros(ensemble.n_nodes)
     weights = np.ones(len(background.rows)) if background.weights is None else background.weights
     for nodes, rows in visited_nodes(ensemble, background.rows):
@@ -174,6 +178,7 @@ def with_covers_of(ensemble: TreeEnsemble, background: Background) -> TreeEnsemb
 
 def require_covers(ensemble: TreeEnsemble) -> None:
     """Raise InputError if the trees do not say how training rows went: files of some formats do not."""
+    require_numbers(ensemble)
     if not ensemble.cover.any() and not ensemble.is_leaf.all():
         raise InputError(
             "These trees do not say how many training rows went left and right (ONNX models do not), and "

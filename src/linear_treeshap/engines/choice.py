@@ -5,16 +5,16 @@ from __future__ import annotations
 import logging
 
 from ..errors import MissingDependencyError
-from ..model.ensemble import TreeEnsemble
+from ..model.ensemble import TreeEnsemble, require_numbers
 from ..model.joint_links import JointLink
 from ..model.links import Link
 from ..players.players import Players
-from .background import BackgroundEngine
 from .background_rows import Background
 from .contract import Engine
 from .divided import DividedEngine
 from .indices import Index
 from .joint import JointEngine
+from .lines import raw_engine
 from .program import Program
 from .rescaled import RescaledEngine
 from .values import ValueEngine
@@ -50,6 +50,7 @@ def engine_for(
         return DividedEngine(whole, divided)
     program = Program(ensemble, players=players, index=index)
     if background is None:
+        require_numbers(ensemble)
         return _on_device(ValueEngine(program), device)
     if device not in ("cpu", "auto"):
         from .cuda.gpu import find_gpu
@@ -59,7 +60,7 @@ def engine_for(
             "Values against background rows are not computed on a GPU yet: the processor computes them."
         )
     if link is None:
-        return BackgroundEngine(program, background, n_jobs=n_jobs)
+        return raw_engine(program, background, n_jobs=n_jobs)
     if isinstance(link, JointLink):
         return JointEngine(program, background, link, n_jobs=n_jobs)
     return RescaledEngine(program, background, link, n_jobs=n_jobs)

@@ -9,9 +9,9 @@ import numpy as np
 import numpy.typing as npt
 
 from ..model.joint_links import JointLink
-from .background import BackgroundEngine
 from .background_rows import Background, merge_alike
 from .contract import Sets, Told, Truth, Values
+from .lines import raw_engine
 from .program import Program
 from .rescaled import mean_output, only_raw
 from .sets import Kind
@@ -43,7 +43,7 @@ class JointEngine:
         self._background = merge_alike(background, program.ensemble)
         self._margins = program.predict(self._background.rows, n_jobs=n_jobs)
         self._raw = [
-            BackgroundEngine(program.of_output(output), self._background, n_jobs=n_jobs, scan_only=True)
+            raw_engine(program.of_output(output), self._background, n_jobs=n_jobs, scan_only=True)
             for output in range(program.n_outputs)
         ]
 

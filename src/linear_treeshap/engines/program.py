@@ -18,7 +18,7 @@ from .. import _core
 from ..errors import InputError
 from ..model.by_output import by_output
 from ..model.ensemble import TreeEnsemble, only_output
-from ..model.routing import ways_of
+from ..model.routing import walk_trees, ways_of
 from ..players.players import Players
 from .contract import Values
 from .indices import SHAPLEY, Index, rule_inside
@@ -105,6 +105,8 @@ class Program:
 
     def predict(self, rows: Values, *, n_jobs: int | None = None) -> Float64:
         """(n_rows, n_outputs) raw predictions of rows that are ready to be read."""
+        if self.ensemble.lines is not None:  # the compiled trees know the constants of leaves only
+            return walk_trees(self.ensemble, rows)
         out = np.empty((len(rows), self.n_outputs))
         with self.rescaled(out) as found:
             self.compiled.predict(rows, found, n_threads=n_threads(n_jobs))
@@ -126,7 +128,7 @@ class Program:
     ) -> bool:
         """Do values and base values add up to the predictions? Weighted sums over 64 rows are compared, which
         takes a fraction of the time; where they are not equal, predictions say which row it is."""
-        if self._exponents is not None:
+        if self._exponents is not None or self.ensemble.lines is not None:
             return False
         base = base_values - self._constants
         return self.compiled.adds_up(rows, values, base, tolerance, n_threads=n_threads(n_jobs))

@@ -10,9 +10,9 @@ import numpy.typing as npt
 from ..errors import InputError
 from ..model.joint_links import JointLink
 from ..model.links import Link
-from .background import BackgroundEngine
 from .background_rows import Background, merge_alike
 from .contract import Sets, Told, Truth, Values
+from .lines import raw_engine
 from .program import Program
 from .sets import Kind
 
@@ -96,7 +96,7 @@ class _Output:
     """The raw values of one output, and the slopes they are multiplied by."""
 
     def __init__(self, program: Program, background: Background, n_jobs: int | None) -> None:
-        self.raw = BackgroundEngine(
+        self.raw = raw_engine(
             program, merge_alike(background, program.ensemble), n_jobs=n_jobs, scan_only=True
         )
         # Background rows of equal raw output share their slopes.

@@ -15,6 +15,7 @@ import numpy.typing as npt
 
 from ..errors import UnsupportedModelError
 from ..model.ensemble import TreeEnsemble
+from ..model.lines import Lines, joined_lines
 from ..model.row_format import RowFormat
 
 __all__ = ["NodeArrays", "Part", "combine", "pack_bits", "with_outputs"]
@@ -97,7 +98,8 @@ def combine(
     columns, row_format = _joined_columns(parts, n_outputs, row_format)
     parts.clear()
     for column in columns.values():
-        column.setflags(write=False)  # so that it need not be copied
+        if isinstance(column, np.ndarray):
+            column.setflags(write=False)  # so that it need not be copied
     return TreeEnsemble(
         **columns,
         row_format=row_format,
@@ -136,6 +138,7 @@ def _joined_columns(
         "missing_left": joined("missing_left"),
         "value": np.concatenate([_spread(part, narrow, n_outputs) for part in parts]),
         "base_values": base_values,
+        "lines": joined_lines([(_weighted_lines(part), part.ensemble.n_nodes) for part in parts]),
         "category_set": np.concatenate(
             [
                 np.where(e.category_set >= 0, e.category_set + np.int32(shift), np.int32(-1))
@@ -171,6 +174,17 @@ def _renumbered(part: Part) -> Int32:
     return np.append(np.asarray(part.features), -1).astype(np.int32)[feature]
 
 
+def _weighted_lines(part: Part) -> Lines | None:
+    """The part's lines, its columns by their numbers in the whole."""
+    lines = part.ensemble.lines
+    if lines is None:
+        return None
+    column = (
+        lines.column if part.features is None else np.asarray(part.features, dtype=np.int32)[lines.column]
+    )
+    return replace(lines.scaled(np.full(part.ensemble.n_nodes, part.weight)), column=column)
+
+
 def _spread(part: Part, narrow: bool, n_outputs: int) -> npt.NDArray[np.float64]:
     """The part's weighted leaf values: one column if all parts are narrow, else one per output."""
     e = part.ensemble
@@ -191,7 +205,7 @@ def with_outputs(
     output_names: Sequence[str] | None = None,
 ) -> TreeEnsemble:
     """The ensemble whose outputs are ``matrix`` times the outputs of this one, plus ``offsets``."""
-    value, tree_output = ensemble.value, ensemble.tree_output
+    value, tree_output, lines = ensemble.value, ensemble.tree_output, ensemble.lines
     if ensemble.width > 1:
         value = value @ matrix.T
         tree_output = np.zeros(ensemble.n_trees, dtype=np.int32)
@@ -202,6 +216,12 @@ def with_outputs(
             target = np.abs(matrix).argmax(axis=0).astype(np.int32)
             factor = matrix[target, np.arange(len(target))]
             value, tree_output = value * factor[output][:, None], target[tree_output]
+            lines = None if lines is None else lines.scaled(factor[output])
+        elif lines is not None:
+            raise UnsupportedModelError(
+                "A weighted sum in which an output of a model with linear leaves (linear_tree=True) counts "
+                "for several others cannot be explained. Explain its parts one by one: model.estimators_."
+            )
         else:
             value = value * matrix.T[output]
             tree_output = np.zeros(ensemble.n_trees, dtype=np.int32)
@@ -210,6 +230,7 @@ def with_outputs(
         value=value,
         tree_output=tree_output,
         base_values=matrix @ ensemble.base_values + offsets,
+        lines=lines,
         output_names=None if output_names is None else tuple(output_names),
     )
 

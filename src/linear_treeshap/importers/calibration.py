@@ -125,7 +125,7 @@ def _inside(model: Any) -> list[Any]:
         if len(one.classes_) != len(model.classes_):
             raise UnsupportedModelError(
                 f"This {type(model).__name__} has {len(model.classes_)} classes, and the model of fold "
-                f"{number} was trained without some of them. Train it with folds that have rows of every class, "
-                f"or explain the models before calibration: model.calibrated_classifiers_[i].estimator."
+                f"{number} was trained without some of them. Train it with folds that have rows of every "
+                f"class, or explain models before calibration: model.calibrated_classifiers_[i].estimator."
             )
     return inside

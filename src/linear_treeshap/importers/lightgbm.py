@@ -20,6 +20,7 @@ import numpy.typing as npt
 from .. import _core
 from ..errors import FileFormatError, LinearTreeShapError, ModelError, UnsupportedModelError
 from ..model.ensemble import TreeEnsemble, check_n_outputs, monotone_columns
+from ..model.lines import Lines
 from ..model.links import Exponential, Link, Logistic
 from ..model.row_format import LIGHTGBM_ZERO, Label, RowFormat
 from .records import Columns
@@ -145,6 +146,7 @@ _FIELDS = (
     "num_leaves", "num_cat", "is_linear",
     "split_feature", "threshold", "decision_type", "left_child", "right_child", "internal_count",
     "leaf_value", "leaf_count",
+    "leaf_const", "num_features", "leaf_features", "leaf_coeff",
     "cat_boundaries", "cat_threshold",
 )  # fmt: skip
 
@@ -201,24 +203,26 @@ def _categorical(text: str) -> _Categorical:
 def _build(
     header: dict[str, str], said: _Categorical, columns: Columns, class_names: Sequence[str] = ()
 ) -> TreeEnsemble:
-    if columns.take("is_linear", columns.lengths("is_linear")).any():
-        raise UnsupportedModelError(
-            "This LightGBM model was trained with linear_tree=True: its leaves are linear models, not "
-            "numbers, and are not supported. Train it with linear_tree=False."
-        )
     n_outputs = int(header["num_tree_per_iteration"])
     check_n_outputs(n_outputs, n_known=columns.n_trees)
     n_leaves = columns.take("num_leaves", np.ones(columns.n_trees), np.int64)
     if (n_leaves < 1).any():
         raise FileFormatError("The LightGBM model is damaged: a tree has no leaves.")
-    value = columns.take("leaf_value", n_leaves)
-    if "average_output" in header:  # random forests average their rounds
-        value *= n_outputs / max(1, len(n_leaves))
-    arrays, zero_is_missing = _trees(columns, n_leaves, value)
+    # Random forests average their rounds.
+    share = n_outputs / max(1, len(n_leaves)) if "average_output" in header else 1.0
+    value = share * columns.take("leaf_value", n_leaves)
+    terms = _linear_terms(columns, n_leaves, value, share)
+    arrays, zero_is_missing = _trees(columns, n_leaves, value if terms is None else terms.constant)
+    lines = (
+        None
+        if terms is None or not len(terms.leaf)
+        else _lines(terms, arrays["left"] < 0, value, zero_is_missing)
+    )
     categorical = np.unique(arrays["feature"][arrays["category_set"] >= 0]).tolist()
     row_format = _row_format(header, said, zero_is_missing, frozenset(categorical))
     return TreeEnsemble(
         **arrays,
+        lines=lines,
         base_values=np.zeros(n_outputs),
         row_format=row_format,
         tree_output=np.arange(len(n_leaves), dtype=np.int32) % n_outputs,
@@ -338,6 +342,53 @@ def _trees(columns: Columns, n_leaves: Array, leaf_value: Array) -> tuple[dict[s
         "value": spread(np.zeros(1), leaf_value, np.float64)[:, None],
     }
     return arrays, zero_is_missing
+
+
+@dataclass(frozen=True)
+class _LinearTerms:
+    """What leaves add that are linear functions, leaf by leaf."""
+
+    constant: Array  # (n_leaves,) of all trees, the value itself where a leaf is a number
+    leaf: Array  # (n_terms,)
+    feature: Array  # (n_terms,)
+    coefficient: Array  # (n_terms,)
+
+
+def _linear_terms(columns: Columns, n_leaves: Array, value: Array, share: float) -> _LinearTerms | None:
+    """None if all leaves are numbers; ``value`` are these, or what stands for a leaf where a feature that it
+    reads is missing."""
+    if not columns.take("is_linear", columns.lengths("is_linear")).any():
+        return None
+    # Trees that went before, without linear_tree, say nothing of this.
+    is_linear = columns.lengths("leaf_const") > 0
+    of_tree = np.where(is_linear, n_leaves, 0)
+    constant = value.copy()
+    constant[np.repeat(is_linear, n_leaves)] = share * columns.take("leaf_const", of_tree)
+    n_terms = np.zeros(len(value), dtype=np.int64)
+    n_terms[np.repeat(is_linear, n_leaves)] = columns.take("num_features", of_tree, np.int64)
+    tree = np.repeat(np.arange(len(n_leaves)), n_leaves)
+    if (n_terms < 0).any():
+        raise FileFormatError("The LightGBM model is damaged: a leaf has a negative number of features.")
+    terms_of_tree = np.bincount(tree, weights=n_terms, minlength=len(n_leaves)).astype(np.int64)
+    return _LinearTerms(
+        constant,
+        np.repeat(np.arange(len(value)), n_terms),
+        columns.take("leaf_features", terms_of_tree, np.int32),
+        share * columns.take("leaf_coeff", terms_of_tree),
+    )
+
+
+def _lines(terms: _LinearTerms, is_leaf: Array, value: Array, zero_is_missing: frozenset[int]) -> Lines:
+    """The same by nodes; leaves are in the order of the model among these."""
+    torn = sorted(zero_is_missing & set(terms.feature.tolist()))
+    if torn:
+        raise UnsupportedModelError(
+            f"This LightGBM model reads zero as missing in feature {torn[0]}, of which its leaves are linear "
+            f"functions that do not. Train it with zero_as_missing=False."
+        )
+    if_missing = np.zeros(len(is_leaf))
+    if_missing[is_leaf] = value
+    return Lines(np.flatnonzero(is_leaf)[terms.leaf], terms.feature, terms.coefficient, if_missing)
 
 
 def _leaf_counts(columns: Columns, n_leaves: Array) -> Array:

@@ -16,7 +16,7 @@ import numpy.typing as npt
 
 from .ensemble import PER_NODE, TreeEnsemble, first_trees, levels
 
-__all__ = ["by_output"]
+__all__ = ["by_output", "cut_short"]
 
 Nodes = npt.NDArray[np.int64]
 
@@ -44,6 +44,18 @@ def by_output(ensemble: TreeEnsemble) -> TreeEnsemble | None:
         tree_offsets=np.concatenate([[0], np.cumsum(np.concatenate([cut.tree_sizes for cut in cuts]))]),
         tree_output=np.repeat(np.arange(ensemble.width, dtype=np.int32), ensemble.n_trees),
         value=np.concatenate([cut.value for cut in cuts])[:, None],
+        **columns,
+    )
+
+
+def cut_short(ensemble: TreeEnsemble) -> TreeEnsemble:
+    """The same function without splits on which nothing depends, for leaves of one value each."""
+    cut = _Cutter(ensemble).cut(0)
+    columns: dict[str, Any] = cut.columns
+    return replace(
+        ensemble,
+        tree_offsets=np.concatenate([[0], np.cumsum(cut.tree_sizes)]),
+        value=cut.value[:, None],
         **columns,
     )
 

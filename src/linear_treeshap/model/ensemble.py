@@ -8,7 +8,8 @@ checked once, on construction:
   other node is the child of exactly one node;
 - a row goes left iff its value is ``<= threshold`` (numeric) or its code is in the node's set
   (categorical); a missing value goes left iff ``missing_left``;
-- tree ``t`` adds its leaf's ``value`` to outputs ``tree_output[t] : tree_output[t] + width``;
+- tree ``t`` adds its leaf's ``value`` to outputs ``tree_output[t] : tree_output[t] + width``, and ``lines``,
+  if the leaf has any, besides;
 - a raw prediction is ``base_values`` plus what the trees add: averaging, learning rates, DART
   weights and base scores are already in the numbers.
 """
@@ -23,10 +24,20 @@ from typing import Any
 import numpy as np
 import numpy.typing as npt
 
-from ..errors import FileFormatError, InputError, ModelError
+from ..errors import FileFormatError, InputError, ModelError, UnsupportedModelError
 from ..model.row_format import RowFormat
+from .lines import Lines
 
-__all__ = ["PER_NODE", "TreeEnsemble", "check_n_outputs", "first_trees", "levels", "only_output", "widened"]
+__all__ = [
+    "PER_NODE",
+    "TreeEnsemble",
+    "check_n_outputs",
+    "first_trees",
+    "levels",
+    "only_output",
+    "require_numbers",
+    "widened",
+]
 
 Int32 = npt.NDArray[np.int32]
 Int64 = npt.NDArray[np.int64]
@@ -89,6 +100,7 @@ class TreeEnsemble:
     output_names: tuple[str, ...] | None = None
     #: Column → 1 or -1: all outputs were trained to rise, or to fall, with it, as far as the model says so.
     monotone: Mapping[int, int] = field(default_factory=dict)
+    lines: Lines | None = None  # what leaves add that are linear functions of columns
 
     def __post_init__(self) -> None:
         def store(name: str, dtype: Any, ndim: int = 1) -> Any:
@@ -114,6 +126,8 @@ class TreeEnsemble:
         if self.output_names is not None:
             object.__setattr__(self, "output_names", tuple(map(str, self.output_names)))
         _check(self)
+        if self.lines is not None:
+            self.lines.check(self)
 
     # -- sizes -----------------------------------------------------------------------------------
 
@@ -201,6 +215,7 @@ class TreeEnsemble:
     @cached_property
     def expected_value(self) -> Float64:
         """(n_outputs,) the raw prediction when every feature is missing from the coalition."""
+        require_numbers(self)
         weighted = np.where(self.is_leaf[:, None], self.value * self.reach[:, None], 0.0)
         expected: Float64 = np.array(self.base_values)
         per_tree = np.zeros((self.n_trees, self.width))
@@ -247,12 +262,18 @@ class TreeEnsemble:
             while pending:
                 node, here = pending.pop()
                 if self.left[node] < 0:
-                    out[here, outputs] += self.value[node]
+                    out[here, outputs] += self._added(node, rows[here])
                     continue
                 goes_left = self.goes_left(node, rows[here, self.feature[node]])
                 pending.append((int(root + self.left[node]), here[goes_left]))
                 pending.append((int(root + self.right[node]), here[~goes_left]))
         return out
+
+    def _added(self, leaf: int, rows: Float64) -> Float64:
+        """(n_rows, width) what a leaf adds for rows that are in it."""
+        if self.lines is None:
+            return np.broadcast_to(self.value[leaf], (len(rows), self.width))
+        return self.lines.values(self.value[:, 0], np.full((len(rows), 1), leaf), rows)
 
     def __repr__(self) -> str:
         def count(n: int, noun: str, plural: str | None = None) -> str:
@@ -277,6 +298,17 @@ def monotone_columns(directions: Iterable[int]) -> dict[int, int]:
     return {column: int(direction) for column, direction in enumerate(directions) if direction}
 
 
+def require_numbers(ensemble: TreeEnsemble) -> None:
+    """Raise UnsupportedModelError if leaves are functions of columns, where they must be numbers."""
+    if ensemble.lines is not None:
+        raise UnsupportedModelError(
+            "The leaves of this model are linear functions of columns (linear_tree=True), and what such a "
+            "function gives for a column that is absent is not in the model: path-dependent values, which "
+            "know shares of rows only, are not defined. Pass background rows as data=, with "
+            "feature_perturbation='interventional': then an absent column has theirs, and values are exact."
+        )
+
+
 def first_trees(ensemble: TreeEnsemble, n_trees: int | None) -> TreeEnsemble:
     """The ensemble of the first trees only; the same one if that is all of them."""
     if n_trees is None or n_trees in (0, -1):
@@ -291,6 +323,7 @@ def first_trees(ensemble: TreeEnsemble, n_trees: int | None) -> TreeEnsemble:
         tree_offsets=ensemble.tree_offsets[: n_trees + 1],
         tree_output=ensemble.tree_output[:n_trees],
         value=ensemble.value[nodes],
+        lines=None if ensemble.lines is None else ensemble.lines.taken(np.arange(nodes.stop)),
         **{name: getattr(ensemble, name)[nodes] for name in PER_NODE},
     )
 
@@ -315,6 +348,7 @@ def only_output(ensemble: TreeEnsemble, output: int) -> TreeEnsemble:
         value=ensemble.value[nodes, column][:, None],
         base_values=ensemble.base_values[[output]],
         output_names=None if ensemble.output_names is None else (ensemble.output_names[output],),
+        lines=None if ensemble.lines is None else ensemble.lines.taken(np.flatnonzero(nodes)),
         **{name: getattr(ensemble, name)[nodes] for name in PER_NODE},
     )
 

@@ -35,6 +35,8 @@ def walk_trees(ensemble: TreeEnsemble, rows: Array) -> Float64:
         leaves = _leaves(ensemble, block)
         for column in range(ensemble.width):
             added = ensemble.value[leaves, column]
+            if ensemble.lines is not None:
+                added = ensemble.lines.values(ensemble.value[:, 0], leaves, block)
             for output in np.unique(ensemble.tree_output):
                 chosen = ensemble.tree_output == output
                 out[start : start + at_once, output + column] += added[:, chosen].sum(axis=1)

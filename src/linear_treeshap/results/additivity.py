@@ -20,6 +20,7 @@ from ..engines.contract import Engine, Truth
 from ..errors import AdditivityError
 from ..model.ensemble import TreeEnsemble
 from ..model.joint_links import JointLink
+from ..model.lines import lines_scale
 from ..model.links import Link, steepness
 from .difference import FLOAT64_TOLERANCE, REMEDY, Difference
 
@@ -62,15 +63,16 @@ class Adding:
         if values.dtype == np.float32 and self.scale > _LARGEST_FLOAT32:
             return  # values beyond float32 are infinite there
         trees, base_values = self.engine.program, self.engine.base_values(y)
+        scale = self.scale + lines_scale(trees.ensemble, block)
         flat = values if values.ndim == 3 else _flat(values)
-        if self.link is None and tolerance is None:
-            rounding = FLOAT64_TOLERANCE * self.scale
-            if trees.adds_up(block, flat, base_values, rounding, n_jobs=self.n_jobs):
-                return
+        rounding = FLOAT64_TOLERANCE * self.scale
+        is_raw = self.link is None and tolerance is None
+        if is_raw and trees.adds_up(block, flat, base_values, rounding, n_jobs=self.n_jobs):
+            return
         sums = np.einsum("ijk->ik", flat, dtype=np.float64, casting="safe") + base_values
         raw = trees.predict(block, n_jobs=self.n_jobs)
         expected = raw if self.link is None else self.link.apply(raw, None if y is None else y[:, None])
-        allowed = self._rounding(flat, raw, expected, y) if tolerance is None else tolerance
+        allowed = self._rounding(flat, raw, expected, y, scale) if tolerance is None else tolerance
         difference = Difference(sums, expected, allowed)
         if difference.is_found:
             numbers = np.arange(part.start, part.stop)
@@ -80,12 +82,11 @@ class Adding:
                 f"is a bug worth reporting. {REMEDY}"
             )
 
-    def _rounding(self, flat: Array, raw: Float64, expected: Float64, y: Truth) -> Float64:
+    def _rounding(self, flat: Array, raw: Float64, expected: Float64, y: Truth, scale: Any) -> Float64:
         """(n_rows, n_outputs) how far sums may be from ``expected``, which is what is made of ``raw``."""
-        scale: Any = self.scale
         # Softmax and its logarithm are flatter than their raw outputs.
         if self.link is not None and not isinstance(self.link, JointLink):
-            scale = scale * steepness(self.link, raw, scale, y)
+            scale = scale * steepness(self.link, raw, float(np.max(scale, initial=0.0)), y)
         # Each value was rounded by up to half an ulp of itself, or to the next number above zero that its
         # type has, and so was each sum on the way.
         numbers = np.finfo(flat.dtype)
@@ -98,8 +99,10 @@ class Adding:
 
     def total(self, block: Array, total: Float64, tolerance: float | None = None) -> None:
         """Does ``total``, (n_outputs,) a sum over all rows of ``block``, add up to their predictions?"""
-        expected = self.engine.program.predict(block, n_jobs=self.n_jobs).sum(axis=0)
-        allowed = len(block) * (FLOAT64_TOLERANCE * self.scale if tolerance is None else tolerance)
+        trees = self.engine.program
+        expected = trees.predict(block, n_jobs=self.n_jobs).sum(axis=0)
+        scale = self.scale + float(np.max(lines_scale(trees.ensemble, block), initial=0.0))
+        allowed = len(block) * (FLOAT64_TOLERANCE * scale if tolerance is None else tolerance)
         sums = total + len(block) * self.engine.base_values()
         difference = Difference(sums[None], expected[None], allowed)
         if difference.is_found:

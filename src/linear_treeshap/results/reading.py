@@ -20,6 +20,7 @@ from ..engines.program import Program
 from ..errors import AdditivityError
 from ..importers import raw_prediction
 from ..importers.pipelines.preprocessing import Preprocessing
+from ..model.lines import lines_scale
 from ..players.user_rows import UserRows
 from ..rows.frames import is_frame
 from ..rows.tables import take_rows
@@ -90,12 +91,12 @@ class Library:
         """Are the rows ``part`` of the table, read as ``block``, what the library takes them for?"""
         numbers = _sampled(table.n_rows, part, block)
         if len(numbers):
-            ours = self._program.predict(
-                np.ascontiguousarray(block[numbers - part.start]), n_jobs=self._n_jobs
-            )
+            rows = np.ascontiguousarray(block[numbers - part.start])
+            ours = self._program.predict(rows, n_jobs=self._n_jobs)
             theirs = self._predict(table, numbers)
+            scale = self._scale + lines_scale(self._program.ensemble, rows)
             compare_with_library(
-                ours, theirs, numbers, n_trees=self._n_trees, scale=self._scale, tolerance=tolerance
+                ours, theirs, numbers, n_trees=self._n_trees, scale=scale, tolerance=tolerance
             )
 
     def _predict(self, table: UserRows, numbers: Numbers) -> Float64:
@@ -119,7 +120,7 @@ def compare_with_library(
     numbers: Numbers,
     *,
     n_trees: int,
-    scale: float,
+    scale: float | Float64,
     tolerance: float | None = None,
 ) -> None:
     """Raise AdditivityError unless the trees predict what the library does, for rows with these numbers."""

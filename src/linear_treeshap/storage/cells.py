@@ -15,7 +15,7 @@ from typing import Any
 import numpy as np
 import numpy.typing as npt
 
-from ..errors import FileFormatError
+from ..errors import FileFormatError, InputError
 from ..model.ensemble import TreeEnsemble
 
 __all__ = ["Cells"]
@@ -42,6 +42,12 @@ class Cells:
     """
 
     def __init__(self, ensemble: TreeEnsemble) -> None:
+        if ensemble.lines is not None:
+            raise InputError(
+                "The leaves of this model are linear functions of columns (linear_tree=True), which need the "
+                "numbers of background rows; a file keeps only which way these go in the trees. Pickle the "
+                "explainer, which keeps the rows."
+            )
         self._ensemble = ensemble
         self._dtype = ensemble.row_format.numpy_dtype
 

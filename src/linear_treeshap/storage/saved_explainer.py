@@ -181,8 +181,9 @@ def read(path: str | os.PathLike[str]) -> SavedExplainer:
         if "lookups" in metadata:
             lookups = read_lookups(from_json(metadata["lookups"], "lookups"), arrays)
             row_format = replace(row_format, lookups=lookups)
+        columns: dict[str, Any] = {name: arrays[name] for name in _LAYOUT}
         ensemble = TreeEnsemble(
-            **{name: arrays[name] for name in _LAYOUT},
+            **columns,
             row_format=row_format,
             output_names=_names(from_json(metadata["output_names"], "output_names"), "output_names"),
             monotone=_monotone(from_json(metadata.get("monotone", "{}"), "monotone")),
