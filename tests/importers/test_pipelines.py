@@ -348,6 +348,16 @@ def test_pipelines_that_transform_nothing_are_explained(skipped: list[tuple[str,
     )
 
 
+def test_a_frozen_pipeline_is_explained_as_the_pipeline() -> None:
+    """The wrapper that keeps a model from being trained again has all attributes of what is inside; rows are
+    transformed once all the same."""
+    frozen = pytest.importorskip("sklearn.frozen")
+    X = _frame()
+    model = make_pipeline(_columns(), DecisionTreeRegressor(max_depth=3)).fit(X, _target(X))
+    expected = TreeExplainer(model).shap_values(X)
+    np.testing.assert_array_equal(TreeExplainer(frozen.FrozenEstimator(model)).shap_values(X), expected)
+
+
 def test_a_search_over_pipelines_is_explained_from_raw_rows() -> None:
     """And a search inside a pipeline, and a pipeline inside a pipeline."""
     X = _frame()

@@ -67,9 +67,10 @@ where the library takes them, missing values, infinities and unknown categories,
 library itself predicts.
 Nothing after that asks where a model came from: whatever this library does, it does for all of them.
 
-`GridSearchCV` and its relatives stand for their best estimator. A `Pipeline` whose last step is one of the
-models below is explained from raw rows, and in [raw columns](groups.md#pipelines) wherever each transformed
-column comes from one of them. A saved explainer does not hold the other steps and wants transformed rows.
+`GridSearchCV` and its relatives stand for their best estimator, a `FrozenEstimator` for what is in it. A
+`Pipeline` whose last step is one of the models below is explained from raw rows, and in
+[raw columns](groups.md#pipelines) wherever each transformed column comes from one of them. A saved
+explainer does not hold the other steps and wants transformed rows.
 Classes derived from those below are read too, and so are forests of other libraries if they are the
 mean of scikit-learn trees in `estimators_`. XGBoost's `.json` and `.ubj` files, LightGBM's and GPBoost's text
 files, CatBoost's `.cbm` files, those of treelite and ONNX, MOJOs of H2O and the directories of YDF and
@@ -97,7 +98,8 @@ and in a `catboost.Pool`. A Pool does not give categories back, but CatBoost say
 in: that is enough for symmetric trees, as long as the model is at hand. Else pass the frame it was made of.
 
 CatBoost's statistics of categories, and of [combinations](groups.md#combinations) of columns, are read from
-the model, with any kind of trees and without CatBoost. Texts and embeddings only CatBoost can read: such a
+the model, with any kind of trees and without CatBoost; models with statistics of their own, such as those of
+folds, can be added up. Texts and embeddings only CatBoost can read: such a
 model is explained while it is at hand (a pickled explainer keeps it, a saved one cannot) if its trees are
 symmetric, which they are by default.
 

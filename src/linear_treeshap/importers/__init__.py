@@ -77,6 +77,7 @@ IMPORTERS: dict[str, str] = {
     "sklearn.StackingClassifier": "stacking",
     "sklearn.StackingRegressor": "stacking",
     "sklearn.TransformedTargetRegressor": "target_transforms",
+    "sklearn.FrozenEstimator": "wrappers",
     "sklearn.Pipeline": "wrappers",
     "sklearn.BaseSearchCV": "wrappers",
     "sklearn.MultiOutputClassifier": "wrappers",

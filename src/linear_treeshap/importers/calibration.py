@@ -117,10 +117,8 @@ def _logarithm(probability: Float64) -> Float64:
 
 
 def _inside(model: Any) -> list[Any]:
-    """The models of all folds; one that was trained before is wrapped, so that it is not trained again."""
-    calibrated = fitted(model, "calibrated_classifiers_")
-    models = [one.estimator for one in calibrated]
-    inside = [one.estimator if type(one).__name__ == "FrozenEstimator" else one for one in models]
+    """The models of all folds."""
+    inside = [one.estimator for one in fitted(model, "calibrated_classifiers_")]
     for number, one in enumerate(inside):
         if len(one.classes_) != len(model.classes_):
             raise UnsupportedModelError(

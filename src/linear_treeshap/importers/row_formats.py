@@ -3,12 +3,16 @@
 Models of several libraries that were trained on the same columns read the same rows, but one may cast
 numbers to float32 where another does not. A number that is cast goes left exactly if the number itself is at
 most some other threshold, so trees that cast become trees that do not, and no row goes another way.
+
+Models that know their categories by hashes may know different ones, and have tables of their own in which
+numbers are looked up for them: all hashes and all tables together serve each of them.
 """
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import replace
+from typing import Any
 
 import numpy as np
 import numpy.typing as npt
@@ -26,8 +30,7 @@ _MUST_AGREE = {
     "the number that means missing": ("missing_value",),
     "whether zero is missing": ("zero_is_missing",),
     "columns of categories": ("truncated",),
-    "the labels of categories": ("categories", "frame_labels", "hashes", "unknown_is_missing"),
-    "the statistics of categories": ("lookups",),
+    "the categories": ("categories", "frame_labels", "hashes", "unknown_is_missing", "lookups"),
 }
 
 
@@ -39,13 +42,64 @@ def in_one_format(ensembles: Sequence[TreeEnsemble]) -> list[TreeEnsemble]:
     UnsupportedModelError
         A row means one thing to one of them and something else to another.
     """
-    formats = [ensemble.row_format for ensemble in ensembles]
-    if all(row_format == formats[0] for row_format in formats):
+    if _are_same(ensembles):
         return list(ensembles)
-    common = _common(formats)
+    if len({frozenset(ensemble.row_format.hashes) for ensemble in ensembles}) == 1:
+        ensembles = _with_all_hashes(ensembles)
+        if _are_same(ensembles):
+            return list(ensembles)
+    common = _common([ensemble.row_format for ensemble in ensembles])
     if any((ensemble.category_set >= 0).any() for ensemble in ensembles):
         raise _refusal("they read categories each in its own way")
     return [_read_by(ensemble, common) for ensemble in ensembles]
+
+
+def _are_same(ensembles: Sequence[TreeEnsemble]) -> bool:
+    return all(ensemble.row_format == ensembles[0].row_format for ensemble in ensembles)
+
+
+def _with_all_hashes(ensembles: Sequence[TreeEnsemble]) -> list[TreeEnsemble]:
+    """The same ensembles, for rows with the codes of all hashes that some of them knows, and behind the
+    features the numbers of all lookups, those of the first ensemble first."""
+    formats = [ensemble.row_format for ensemble in ensembles]
+    hashes = {
+        feature: tuple(dict.fromkeys(one for row_format in formats for one in row_format.hashes[feature]))
+        for feature in formats[0].hashes
+    }
+    lookups = tuple(lookup for row_format in formats for lookup in row_format.lookups)
+    out, shift = [], 0
+    for ensemble, row_format in zip(ensembles, formats, strict=True):
+        feature = ensemble.feature + np.where(ensemble.feature >= row_format.n_features, shift, 0)
+        shift += row_format.n_columns - row_format.n_features
+        wider = replace(row_format, hashes=hashes, lookups=lookups)
+        sets = _recoded_sets(ensemble, hashes) if hashes else {}
+        out.append(replace(ensemble, feature=feature, row_format=wider, **sets))
+    return out
+
+
+def _recoded_sets(ensemble: TreeEnsemble, hashes: Mapping[int, tuple[int, ...]]) -> dict[str, Any]:
+    """The category sets of an ensemble by the codes that its hashes have among these, each for one feature.
+
+    A hash that the ensemble does not know was missing, and is now a code that is in none of its sets.
+    """
+    nodes = np.flatnonzero(ensemble.category_set >= 0)
+    if ensemble.missing_left[nodes].any():
+        raise _refusal("an unknown category is not sent the way of all others")
+    own = ensemble.row_format.hashes
+    codes = {feature: {one: code for code, one in enumerate(known)} for feature, known in hashes.items()}
+    asked = np.stack([ensemble.category_set[nodes], ensemble.feature[nodes]], axis=1)
+    found, number = np.unique(asked, axis=0, return_inverse=True)
+    sets = [
+        sorted(codes[feature][own[feature][code]] for code in ensemble.category_set_codes(index).tolist())
+        for index, feature in found.tolist()
+    ]
+    category_set = ensemble.category_set.copy()
+    category_set[nodes] = number.reshape(-1)
+    return {
+        "category_set": category_set,
+        "category_offsets": np.cumsum([0, *map(len, sets)]),
+        "category_codes": np.array([code for some in sets for code in some], dtype=np.int32),
+    }
 
 
 def _common(formats: Sequence[RowFormat]) -> RowFormat:

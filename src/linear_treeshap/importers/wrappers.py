@@ -1,8 +1,8 @@
 """Models that hold other models → TreeEnsemble of what is inside.
 
-A pipeline stands for its last step, a search for its best estimator; multi-output wrappers put the
-outputs of their models side by side. The trees of a pipeline read what comes out of the steps before the
-last; the rows of its own prediction are raw.
+A pipeline stands for its last step, a search for its best estimator, a frozen model for itself; multi-output
+wrappers put the outputs of their models side by side. The trees of a pipeline read what comes out of the
+steps before the last; the rows of its own prediction are raw.
 """
 
 from __future__ import annotations

@@ -68,7 +68,7 @@ def preprocessing_of(model: Any) -> Preprocessing | None:
 
 
 def unwrap(model: Any) -> Any:
-    """The model inside a pipeline or a search, however deep; any other model is returned as it is.
+    """The model inside a pipeline, a search or a FrozenEstimator, however deep; any other as it is.
 
     A model that transforms its target and has a pipeline inside becomes one without: it transforms what the
     last step predicts.
@@ -84,10 +84,9 @@ def _is_of_a_library(model: Any) -> bool:
 
 def _layers(model: Any) -> Iterator[Any]:
     """The model, what is inside it, and so on to the one that is no pipeline and no search."""
-    yield model
+    yield (model := _thawed(model))
     while hasattr(model, "steps") or hasattr(model, "best_estimator_"):
-        model = model.steps[-1][1] if hasattr(model, "steps") else model.best_estimator_
-        yield model
+        yield (model := _thawed(model.steps[-1][1] if hasattr(model, "steps") else model.best_estimator_))
     if hasattr(model, "regressor_") and hasattr(model, "transformer_"):
         *layers, inside = _layers(model.regressor_)
         if layers:
@@ -95,6 +94,13 @@ def _layers(model: Any) -> Iterator[Any]:
             bare = copy(model)
             bare.regressor_ = inside
             yield bare
+
+
+def _thawed(model: Any) -> Any:
+    """The model in a wrapper that keeps it from being trained again, and passes for it otherwise."""
+    while "sklearn.FrozenEstimator" in class_names(model):
+        model = model.estimator
+    return model
 
 
 def _transformers(model: Any) -> Iterator[Any]:
