@@ -19,6 +19,7 @@ from linear_treeshap.engines.background_rows import Background, with_covers_of
 from linear_treeshap.errors import FileFormatError, InputError, UnsupportedModelError
 from linear_treeshap.importers import import_model
 from linear_treeshap.oracle import as_float, shapley_values
+from linear_treeshap.rows.rows import read_rows
 
 onnx = pytest.importorskip("onnx")
 onnxruntime = pytest.importorskip("onnxruntime")
@@ -115,6 +116,38 @@ def _newer(mode: int = 0, tracks: int = 1, aggregate: int = 1, **attributes: Any
     return _graph(node, version=5)
 
 
+#: A question about a category and one about a number.
+_MIXED = ["BRANCH_EQ", "LEAF", "LEAF", "BRANCH_LEQ", "LEAF", "LEAF"]
+
+
+def _categories(mode: str, tracks: int = 0, **attributes: Any) -> Any:
+    """The older operator, asking whether features are certain categories."""
+    return _older(mode, tracks, **{"nodes_values": [2.0, 0.0, 0.0, 3.0, 0.0, 0.0], **attributes})
+
+
+def _newer_categories(mode: int, tracks: int = 0, members: tuple[float, ...] = (), **attributes: Any) -> Any:
+    """The newer operator; ``members`` are those of sets, with NaN between them."""
+    tensor, kind = onnx.helper.make_tensor, onnx.TensorProto.FLOAT
+    given = {"nodes_splits": tensor("splits", kind, [3], [2.0, 3.0, 0.0])}
+    if members:
+        given["membership_values"] = tensor("members", kind, [len(members)], members)
+    return _newer(mode, tracks, **{**given, **attributes})
+
+
+def _lightgbm_categories() -> Any:
+    """By a converter that writes a chain of questions for each set of categories."""
+    lightgbm = pytest.importorskip("lightgbm")
+    onnxmltools = pytest.importorskip("onnxmltools")
+    types = pytest.importorskip("onnxmltools.convert.common.data_types")
+    rows = FULL.copy()
+    rows[:, 1] = np.clip(np.abs(np.round(3 * rows[:, 1])), 0, 7)
+    y = rows[:, 0] + 2 * np.isin(rows[:, 1], [1, 4, 6]) + (rows[:, 1] == 3) * rows[:, 2]
+    options = {"n_estimators": 5, "num_leaves": 8, "min_data_per_group": 5, "cat_smooth": 1, "verbose": -1}
+    model = lightgbm.LGBMRegressor(**options).fit(rows, y, categorical_feature=[1])
+    inputs = [("input", types.FloatTensorType([None, rows.shape[1]]))]
+    return onnxmltools.convert_lightgbm(model.booster_, initial_types=inputs)
+
+
 TARGET = target(FULL)
 MODELS: dict[str, Callable[[], Any]] = {
     "tree": lambda: _sklearn("tree.DecisionTreeRegressor", TARGET, max_depth=4),
@@ -143,6 +176,13 @@ MODELS: dict[str, Callable[[], Any]] = {
     "lightgbm classes": lambda: _lightgbm("LGBMClassifier", classes(FULL, 3)),
     "a mean": lambda: _older(aggregate_function="AVERAGE"),
     "a newer mean": lambda: _newer(aggregate=0),
+    "BRANCH_EQ": lambda: _categories("BRANCH_EQ"),
+    "BRANCH_NEQ": lambda: _categories("BRANCH_NEQ"),
+    "BRANCH_NEQ 1": lambda: _categories("BRANCH_NEQ", tracks=1),
+    "newer BRANCH_EQ": lambda: _newer_categories(4),
+    "newer BRANCH_NEQ": lambda: _newer_categories(5),
+    "BRANCH_MEMBER": lambda: _newer_categories(6, members=(1.0, 3.0, 7.0, np.nan, 2.0, 5.0)),
+    "lightgbm categories": _lightgbm_categories,
 }
 for _number, _mode in enumerate(("BRANCH_LEQ", "BRANCH_LT", "BRANCH_GTE", "BRANCH_GT")):
     for _tracks in (0, 1):
@@ -177,7 +217,11 @@ def _of_runtime(model: Any, rows: npt.NDArray[np.float64]) -> npt.NDArray[np.flo
 
 def _hostile(model: Any) -> npt.NDArray[np.float64]:
     ensemble = import_model(model)
-    return zoo.hostile_rows(zoo.ZooModel(model, ROWS[:, : ensemble.n_features]), ensemble, n_rows=400)
+    rows = ROWS[:, : ensemble.n_features].copy()
+    categorical = frozenset(ensemble.row_format.categories)
+    rows[:, sorted(categorical)] = np.abs(np.round(2 * rows[:, sorted(categorical)]))
+    made = zoo.ZooModel(model, rows, categorical=categorical)
+    return zoo.hostile_rows(made, ensemble, n_rows=400)
 
 
 @pytest.mark.parametrize("name", MODELS)
@@ -185,7 +229,11 @@ def test_hostile_rows_go_where_onnxruntime_sends_them(name: str) -> None:
     """Ties, one ulp either side, NaN and infinities; it adds in float32, so sums agree to some 1e-6."""
     model = _load(name)
     rows = _hostile(model)
-    ours, theirs = import_model(model).predict(rows), _of_runtime(model, rows)
+    ensemble = import_model(model)
+    ours, theirs = (
+        ensemble.predict(read_rows(rows, ensemble.row_format)[0 : len(rows)]),
+        _of_runtime(model, rows),
+    )
     if ours.shape[1] == 1:
         theirs = theirs[:, -1:]  # of two classes with one number it speaks of the second
     np.testing.assert_allclose(ours, theirs, rtol=0, atol=1e-6 * (1 + np.abs(theirs).max()))
@@ -256,8 +304,18 @@ def _isolation() -> Any:
 REFUSED: dict[str, tuple[Callable[[], Any], str]] = {
     "a scaler": (_scaled, "what Scaler makes of them"),
     "several operators": (_isolation, "this one has 3"),
-    "categories": (lambda: _older("BRANCH_EQ"), "splits of kind BRANCH_EQ"),
-    "newer categories": (lambda: _newer(4), "splits of kind BRANCH_EQ"),
+    "numbers that are no categories": (
+        lambda: _older("BRANCH_EQ", 0),
+        "feature 1 is a certain number, and not",
+    ),
+    "a category that is a number": (
+        lambda: _categories("BRANCH_EQ", nodes_featureids=[1, 0, 0, 1, 0, 0], nodes_modes=_MIXED),
+        "feature 1 as a category and as a number",
+    ),
+    "missing values that are a category": (
+        lambda: _categories("BRANCH_EQ", tracks=1),
+        "missing values the way of certain categories",
+    ),
     "the least": (lambda: _older(aggregate_function="MIN"), "takes the MIN of its trees"),
     "the most": (lambda: _newer(aggregate=3), "takes the MAX of its trees"),
 }
@@ -279,6 +337,7 @@ DAMAGED: dict[str, tuple[Callable[[], Any], str]] = {
     "no such output": (lambda: _older(target_ids=[0, 1, 0, 1, 0, 2]), "an output that is not there"),
     "a circle": (lambda: _newer(nodes_falsenodeids=[0, 2, 3]), "runs in a circle"),
     "no such node": (lambda: _newer(tree_roots=[0, 5]), "a child that is not there"),
+    "a set too few": (lambda: _newer_categories(6, members=(1.0, 2.0)), "1 sets of numbers for 2 nodes"),
     "no such mode": (lambda: _newer(99), "there is no mode 99"),
 }
 

@@ -143,9 +143,9 @@ Converters do not write how many training rows went where, so pass `data=`: as b
 
 | operator | tested as written by | what is explained | missing values | categories |
 |---|---|---|---|---|
-| `TreeEnsembleRegressor` | skl2onnx, onnxmltools | raw prediction | yes | – |
-| `TreeEnsembleClassifier` | skl2onnx, onnxmltools | log-odds, or probabilities of forests | yes | – |
-| `TreeEnsemble` | hand | raw prediction | yes | – |
+| `TreeEnsembleRegressor` | skl2onnx, onnxmltools | raw prediction | yes | whole numbers |
+| `TreeEnsembleClassifier` | skl2onnx, onnxmltools | log-odds or probabilities | yes | whole numbers |
+| `TreeEnsemble` | hand | raw prediction | yes | whole numbers |
 
 A graph must have one such operator, which reads the rows as they are; a model with a scaler before its trees,
 or arithmetic after them, is refused.

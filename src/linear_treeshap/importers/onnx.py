@@ -3,7 +3,7 @@
 ``TreeEnsembleRegressor``, ``TreeEnsembleClassifier`` and the newer ``TreeEnsemble``, from a file, its bytes
 or a loaded ``ModelProto``, as converters of scikit-learn, XGBoost and LightGBM write them. The output is what
 the trees add up to, before the operator's ``post_transform``. Numbers are compared in the type that the
-operator is given: float32, hardly ever float64.
+operator is given: float32, hardly ever float64. Numbers that are asked to be equal to others are categories.
 
 Converters do not write how many training rows went where. Without covers there are no path-dependent values
 until ``data=`` says how rows go.
@@ -12,7 +12,7 @@ until ``data=`` says how rows go.
 from __future__ import annotations
 
 from collections.abc import Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, field, replace
 from functools import cached_property
 from pathlib import Path
 from typing import Any
@@ -23,7 +23,7 @@ import numpy.typing as npt
 from ..errors import FileFormatError, ModelError, UnsupportedModelError
 from ..model.ensemble import TreeEnsemble, check_n_outputs
 from ..model.links import Link, Logistic
-from ..model.row_format import RowFormat
+from ..model.row_format import Label, RowFormat
 from .assemble import NodeArrays
 from .protobuf import Message
 
@@ -59,7 +59,12 @@ _TENSOR_TYPES = {1: "<f4", 2: "u1", 6: "<i4", 7: "<i8", 11: "<f8"}
 
 _POST_TRANSFORMS = ("NONE", "SOFTMAX", "LOGISTIC", "SOFTMAX_ZERO", "PROBIT")
 _AGGREGATES = ("AVERAGE", "SUM", "MIN", "MAX")
+#: Is it this number, is it another, is it one of these?
+_BY_CATEGORY = ("BRANCH_EQ", "BRANCH_NEQ", "BRANCH_MEMBER")
 _MODES = ("BRANCH_LEQ", "BRANCH_LT", "BRANCH_GTE", "BRANCH_GT", "BRANCH_EQ", "BRANCH_NEQ", "BRANCH_MEMBER")
+
+#: Beyond this not every whole number is a float32.
+_MOST_CATEGORY = float(1 << 24)
 
 Int64 = npt.NDArray[np.int64]
 Float64 = npt.NDArray[np.float64]
@@ -184,6 +189,8 @@ class _Graph:
         try:
             tables = _newer(self.node) if self.node.operator == "TreeEnsemble" else _older(self.node)
             _check_lengths(tables)
+            if tables.is_by_category.any():
+                tables = _without_chains(tables)
             return _assembled(tables, self._row_format(tables))
         except UnsupportedModelError:
             raise
@@ -194,7 +201,14 @@ class _Graph:
         used = int(tables.feature.max(initial=-1)) + 1
         sizes = [dimension.number(1) for dimension in self._inputs[self.input].message(2).messages(1)]
         n_features = sizes[-1] if len(sizes) == 2 and sizes[-1] > 0 else None
-        return RowFormat(n_features or used, dtype=self.dtype, takes_more=n_features is None)
+        labels = _labels(tables)
+        return RowFormat(
+            n_features or used,
+            dtype=self.dtype,
+            categories=labels,
+            numbers_are_codes=not labels,
+            takes_more=n_features is None,
+        )
 
 
 # -- the trees --------------------------------------------------------------------------------------------
@@ -220,6 +234,18 @@ class _Tables:
     base_values: Float64
     n_outputs: int
     output_names: tuple[str, ...] | None = None
+    #: The numbers that are asked for by nodes of kind BRANCH_MEMBER.
+    sets: Mapping[int, tuple[float, ...]] = field(default_factory=dict)
+
+    @cached_property
+    def is_by_category(self) -> npt.NDArray[np.bool_]:
+        return np.isin(self.mode, _BY_CATEGORY)
+
+    @cached_property
+    def members(self) -> dict[int, tuple[float, ...]]:
+        """What each node asks for that asks for categories."""
+        rows = np.flatnonzero(self.is_by_category).tolist()
+        return {row: self.sets[row] if row in self.sets else (float(self.split[row]),) for row in rows}
 
     @cached_property
     def is_leaf(self) -> npt.NDArray[np.bool_]:
@@ -297,6 +323,7 @@ def _newer(node: _Node) -> _Tables:
     number = np.concatenate([np.arange(len(walk)) for walk in walks]) if walks else tree
     leaf, at = is_leaf == 1, np.where(is_leaf == 1, 0, place)
     names = np.array([*(_choice(_MODES, int(mode), "mode") for mode in modes), "LEAF"])
+    sets = _sets(np.flatnonzero(names == "BRANCH_MEMBER"), node.numbers("membership_values"))
     return _Tables(
         tree=tree,
         node=number,
@@ -313,7 +340,23 @@ def _newer(node: _Node) -> _Tables:
         leaf_weight=weight[place[leaf]] * _aggregate(aggregate, len(roots)),
         base_values=np.zeros(0),
         n_outputs=node.integer("n_targets") or 1,
+        sets={row: sets[place[row]] for row in np.flatnonzero(~leaf).tolist() if place[row] in sets},
     )
+
+
+def _sets(places: Int64, listed: Float64) -> dict[int, tuple[float, ...]]:
+    """The sets that nodes ask for, which are listed in their order with NaN between them."""
+    found: list[list[float]] = [[]]
+    for number in listed.tolist():
+        if number != number:
+            found.append([])
+        else:
+            found[-1].append(number)
+    if len(places) and len(found) == len(places) + 1 and not found[-1]:
+        found.pop()  # the last of them may end in NaN as well
+    if len(places) and len(found) != len(places):
+        raise ModelError(f"it has {len(found)} sets of numbers for {len(places)} nodes that ask for one.")
+    return dict(zip(places.tolist(), map(tuple, found), strict=False))
 
 
 def _walk(root: int, inner: Mapping[str, Int64], n_leaves: int) -> list[tuple[int, int, int, int]]:
@@ -375,6 +418,46 @@ class _Listing:
         return np.asarray(self._order[found])
 
 
+def _without_chains(tables: _Tables) -> _Tables:
+    """A question for each category of a set, one after another and all with the same answer, → one question.
+
+    So converters write sets for operators that know none; what follows the answer is there only once.
+    """
+    listing = _Listing(tables.tree, tables.node)
+    rows = np.flatnonzero(np.isin(tables.mode, ("BRANCH_EQ", "BRANCH_MEMBER")))
+    true, false = (listing.rows(tables.tree[rows], side[rows]) for side in (tables.true, tables.false))
+    asked = {
+        row: (int(tables.feature[row]), bool(tables.tracks_true[row]), answer)
+        for row, answer in zip(rows.tolist(), true.tolist(), strict=True)
+    }
+    goes_on = {
+        row: other
+        for row, other in zip(rows.tolist(), false.tolist(), strict=True)
+        if other in asked and asked[row] == asked[other]
+    }
+    later = set(goes_on.values())
+    members, sides, modes = dict(tables.members), tables.false.copy(), tables.mode.astype(object)
+    for first in goes_on.keys() - later:
+        row, seen = first, {first}
+        while row in goes_on:
+            row = goes_on[row]
+            if row in seen:
+                raise ModelError("a tree runs in a circle.")
+            seen.add(row)
+            members[first] += tables.members[row]
+        sides[first], modes[first] = tables.false[row], "BRANCH_MEMBER"
+    kept = np.flatnonzero(~np.isin(np.arange(len(tables.tree)), list(later)))
+    names = ("tree", "node", "feature", "split", "true", "tracks_true")
+    return replace(
+        tables,
+        **{name: getattr(tables, name)[kept] for name in names},
+        false=sides[kept],
+        mode=modes[kept].astype(np.str_),
+        hits=tables.hits[kept] if len(tables.hits) else tables.hits,
+        sets={new: members[row] for new, row in enumerate(kept.tolist()) if row in members},
+    )
+
+
 def _assembled(tables: _Tables, row_format: RowFormat) -> TreeEnsemble:
     listing = _Listing(tables.tree, tables.node)
     inner = ~tables.is_leaf
@@ -396,11 +479,15 @@ def _assembled(tables: _Tables, row_format: RowFormat) -> TreeEnsemble:
     at, start = place[inner], nodes.tree_offsets[listing.tree[inner]]
     # Small numbers go left, whether the operator says that of them or the contrary.
     is_up = np.isin(tables.mode[inner], ("BRANCH_GTE", "BRANCH_GT"))
+    mode = tables.mode[inner]
+    # So do numbers of a set; those that are to be another number than one are not in its set.
+    is_up |= mode == "BRANCH_NEQ"
     nodes.left[at] = place[np.where(is_up, children[1], children[0])] - start
     nodes.right[at] = place[np.where(is_up, children[0], children[1])] - start
     nodes.feature[at] = tables.feature[inner]
-    nodes.threshold[at] = _thresholds(tables.mode[inner], tables.split[inner], row_format)
-    nodes.missing_left[at] = tables.tracks_true[inner] != is_up
+    by_category = tables.is_by_category[inner]
+    nodes.threshold[at] = np.where(by_category, 0.0, _thresholds(mode, tables.split[inner], row_format))
+    nodes.missing_left[at] = (tables.tracks_true[inner] != is_up) & (mode != "BRANCH_NEQ")
     if len(np.unique(tables.hits)) > 1:  # else they are ones, and say nothing
         nodes.cover[place] = tables.hits
     output = np.zeros_like(tables.leaf_output) if is_narrow else tables.leaf_output
@@ -410,6 +497,7 @@ def _assembled(tables: _Tables, row_format: RowFormat) -> TreeEnsemble:
         base_values += tables.base_values
     return TreeEnsemble(
         **nodes.finish(),
+        **_category_sets(tables, place, row_format),
         base_values=base_values,
         tree_output=tree_output if is_narrow else np.zeros_like(tree_output),
         row_format=row_format,
@@ -419,13 +507,62 @@ def _assembled(tables: _Tables, row_format: RowFormat) -> TreeEnsemble:
 
 def _thresholds(mode: npt.NDArray[np.str_], split: Float64, row_format: RowFormat) -> Float64:
     """The largest numbers that go left."""
-    unknown = sorted(set(mode.tolist()) - set(_MODES[:4]))
+    unknown = sorted(set(mode.tolist()) - set(_MODES))
     if unknown:
         raise UnsupportedModelError(
-            f"This ONNX model has splits of kind {unknown[0]}, by which converters write categories. "
-            f"Explain the model that it was converted from."
+            f"This ONNX model has splits of kind {unknown[0]}, which are not known. Explain the model that "
+            f"it was converted from."
         )
     numbers = split.astype(row_format.numpy_dtype)
     is_open = np.isin(mode, ("BRANCH_LT", "BRANCH_GTE"))
     below = np.nextafter(numbers, row_format.numpy_dtype.type(-np.inf))
     return np.where(is_open, below, numbers).astype(np.float64)
+
+
+def _labels(tables: _Tables) -> dict[int, tuple[Label, ...]]:
+    """The categories of each feature that trees ask for; a category's code is its place among them."""
+    by_number = set(tables.feature[~tables.is_leaf & ~tables.is_by_category].tolist())
+    asked: dict[int, set[float]] = {}
+    for row, members in tables.members.items():
+        asked.setdefault(int(tables.feature[row]), set()).update(members)
+    for feature, numbers in asked.items():
+        if feature in by_number:
+            raise UnsupportedModelError(
+                f"This ONNX model asks about feature {feature} as a category and as a number. Explain the "
+                f"model that it was converted from."
+            )
+        if not all(number.is_integer() and abs(number) <= _MOST_CATEGORY for number in numbers):
+            raise UnsupportedModelError(
+                f"This ONNX model asks whether feature {feature} is a certain number, and not a whole one: "
+                f"that is no category. Explain the model that it was converted from."
+            )
+    return {feature: tuple(sorted(map(int, numbers))) for feature, numbers in asked.items()}
+
+
+def _category_sets(tables: _Tables, place: Int64, row_format: RowFormat) -> dict[str, Any]:
+    """The sets of codes of nodes that ask for categories.
+
+    A number that no node asks for is missing to the trees. So it goes the way of one that is missing, which
+    must be that of all numbers outside of the set.
+    """
+    rows = np.flatnonzero(tables.is_by_category)
+    if (tables.tracks_true[rows] & (tables.mode[rows] != "BRANCH_NEQ")).any():
+        raise UnsupportedModelError(
+            "This ONNX model sends missing values the way of certain categories, and unknown categories the "
+            "other way, which cannot be told apart here. Explain the model that it was converted from."
+        )
+    places = {
+        feature: {label: code for code, label in enumerate(labels)}
+        for feature, labels in row_format.categories.items()
+    }
+    codes = [
+        sorted({places[int(tables.feature[row])][int(number)] for number in tables.members[row]})
+        for row in rows.tolist()
+    ]
+    category_set = np.full(len(place), -1, dtype=np.int32)
+    category_set[place[rows]] = np.arange(len(rows))
+    return {
+        "category_set": category_set,
+        "category_offsets": np.cumsum([0, *map(len, codes)]),
+        "category_codes": np.concatenate([np.zeros(0, dtype=np.int64), *codes]),
+    }
