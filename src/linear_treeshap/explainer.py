@@ -98,7 +98,8 @@ class TreeExplainer:
         values are the exact Shapley values of that game, not sums of the columns' values. Where a model reads
         several columns as one (CatBoost's combinations), what their combination gets is divided equally
         among its categories, as CatBoost's own values are; "columns" divides it among all columns that it
-        reads, and "combinations" shows it as a player of its own.
+        reads, "combinations" shows it as a player of its own, and "mixed", with ``data``, looks it up for
+        rows that are mixed of the row and a background row, so that nothing has to be divided.
     data_weights
         What each background row counts for; by default all count the same.
     n_jobs
@@ -172,6 +173,8 @@ class TreeExplainer:
         n_threads(n_jobs)  # an unfit number is refused here rather than at the first call
         self.n_jobs, self.device = n_jobs, device
         self._preprocessing = preprocessing_of(model)
+        if isinstance(groups, str) and groups == "mixed":
+            self.ensemble = _with_mixed_rows(self.ensemble, is_interventional)
         self._assignment = assign_players(groups, feature_names, self.ensemble, self._preprocessing)
         self.feature_names = self._assignment.names
         self.index = index = known_by(index)
@@ -774,6 +777,21 @@ class TreeExplainer:
 
     def _compared_with(self, check_additivity: bool | float) -> str:
         return self._checking.compared_with(check_additivity, adds_up=self._index.is_efficient)
+
+
+def _with_mixed_rows(ensemble: TreeEnsemble, is_interventional: bool) -> TreeEnsemble:
+    """The same trees, for rows that keep what combinations of mixed rows are looked up by."""
+    if not is_interventional:
+        raise InputError(
+            "groups='mixed' looks combinations up for rows that are mixed with background rows: pass data=, "
+            "with feature_perturbation='interventional'."
+        )
+    if not ensemble.row_format.lookups:
+        raise InputError(
+            "groups='mixed' is for models that look numbers up for combinations of columns (CatBoost's "
+            "statistics of categories), and this model has none. Leave groups out: columns are the players."
+        )
+    return replace(ensemble, row_format=replace(ensemble.row_format, keeps_hashes=True))
 
 
 def explain(

@@ -15,8 +15,8 @@ from linear_treeshap import oracle
 from linear_treeshap.engines.background import BackgroundEngine
 from linear_treeshap.engines.background_rows import Background
 from linear_treeshap.engines.joint import JointEngine
-from linear_treeshap.engines.lines import raw_engine
 from linear_treeshap.engines.program import Program
+from linear_treeshap.engines.raw import raw_engine
 from linear_treeshap.engines.rescaled import RescaledEngine
 from linear_treeshap.engines.values import ValueEngine
 from linear_treeshap.model.ensemble import TreeEnsemble

@@ -139,6 +139,8 @@ def _read_weights(weights: Any, n_rows: int) -> Float64 | None:
 
 def merge_alike(background: Background, ensemble: TreeEnsemble) -> Background:
     """The same background with one row, of all their weight, for rows that no split tells apart."""
+    if ensemble.row_format.keeps_hashes:
+        return background  # a combination may tell apart, for a mixed row, what no split does
     columns = np.unique(ensemble.feature[~ensemble.is_leaf])
     if ensemble.lines is not None:
         columns = np.union1d(columns, ensemble.lines.columns)

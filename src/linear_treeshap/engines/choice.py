@@ -14,8 +14,8 @@ from .contract import Engine
 from .divided import DividedEngine
 from .indices import Index
 from .joint import JointEngine
-from .lines import raw_engine
 from .program import Program
+from .raw import raw_engine
 from .rescaled import RescaledEngine
 from .values import ValueEngine
 

@@ -11,8 +11,8 @@ import numpy.typing as npt
 from ..model.joint_links import JointLink
 from .background_rows import Background, merge_alike
 from .contract import Sets, Told, Truth, Values
-from .lines import raw_engine
 from .program import Program
+from .raw import raw_engine
 from .rescaled import mean_output, only_raw
 from .sets import Kind
 

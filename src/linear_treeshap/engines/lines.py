@@ -30,20 +30,12 @@ from .contract import Told, Truth, Values
 from .program import Program
 from .sets import Kind, SetEngine
 
-__all__ = ["LinesEngine", "raw_engine"]
+__all__ = ["LinesEngine"]
 
 Float64 = npt.NDArray[np.float64]
 
 #: Numbers of values that are in memory at once.
 _NUMBERS_AT_ONCE = 1 << 22
-
-
-def raw_engine(
-    program: Program, background: Background, *, n_jobs: int | None = None, scan_only: bool = False
-) -> BackgroundEngine | LinesEngine:
-    """The engine of raw outputs against background rows, whatever leaves are."""
-    kind = BackgroundEngine if program.ensemble.lines is None else LinesEngine
-    return kind(program, background, n_jobs=n_jobs, scan_only=scan_only)
 
 
 @dataclass(frozen=True)

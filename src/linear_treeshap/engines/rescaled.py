@@ -12,8 +12,8 @@ from ..model.joint_links import JointLink
 from ..model.links import Link
 from .background_rows import Background, merge_alike
 from .contract import Sets, Told, Truth, Values
-from .lines import raw_engine
 from .program import Program
+from .raw import raw_engine
 from .sets import Kind
 
 __all__ = ["RescaledEngine", "mean_output", "only_raw"]

@@ -77,7 +77,7 @@ def read_rows(X: Any, ensemble: TreeEnsemble, model: Any = None) -> Rows:
         features = X.get_features()
     except Exception as error:  # CatBoostError, which need not be imported to be caught
         file = None if model is None else _file_of(model)
-        if file is None or file.splits is None:
+        if file is None or file.splits is None or ensemble.row_format.keeps_hashes:
             raise UnreadableRowsError(
                 f"The rows cannot be read back from this {type(X).__name__}: {error}. "
                 f"Pass the data frame or array that it was made of."

@@ -73,6 +73,9 @@ class RowFormat:
     #: Tables in which numbers are looked up for what some features hold together (CatBoost's statistics of
     #: categories); each number is a column behind the features.
     lookups: tuple[Lookup, ...] = ()
+    #: Does a row keep the hashes of its categories, in two columns each behind all others? Then numbers can
+    #: be looked up for what is mixed of several rows.
+    keeps_hashes: bool = False
     #: May there be more columns, which no tree reads? So it is where a model does not say how many it has.
     takes_more: bool = False
 
@@ -110,8 +113,9 @@ class RowFormat:
 
     @property
     def n_columns(self) -> int:
-        """How many numbers the trees read of a row: its features, and what is looked up for them."""
-        return self.n_features + sum(lookup.n_numbers for lookup in self.lookups)
+        """How many numbers a row has for the trees: its features, what is looked up for them, and hashes."""
+        n_numbers = self.n_features + sum(lookup.n_numbers for lookup in self.lookups)
+        return n_numbers + (2 * len(self.hashes) if self.keeps_hashes else 0)
 
     @cached_property
     def sources(self) -> tuple[tuple[int, ...], ...]:

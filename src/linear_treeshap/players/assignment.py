@@ -18,7 +18,7 @@ from ..importers.pipelines.column_sources import Origins, trace
 from ..importers.pipelines.preprocessing import Preprocessing
 from ..model.ensemble import TreeEnsemble
 from ..rows.frames import is_numbering
-from .combinations import Features, combined_players, of_features, sources_of
+from .combinations import Features, combined_players, of_features, players_of_mixed_rows, sources_of
 from .numbered_names import NumberedNames
 from .onehot import find_families, with_onehot
 from .players import Players, group_columns
@@ -87,7 +87,9 @@ def _in_tree_columns(
     if not ensemble.row_format.lookups:
         return Assignment(players, players, False, names is not None, None, names)
     in_trees = players
-    if not isinstance(groups, Players):
+    if ensemble.row_format.keeps_hashes:
+        in_trees = players_of_mixed_rows(players, ensemble.row_format)
+    elif not isinstance(groups, Players):
         in_trees = combined_players(players, _sources(groups, ensemble), is_divided=_is_divided(groups))
     of_rows = of_features(in_trees, ensemble.n_features)
     return Assignment(of_rows, in_trees, False, names is not None, None, names)
@@ -112,7 +114,7 @@ def widened_assignment(assignment: Assignment, n_columns: int) -> Assignment:
 
 def _is_about_combinations(groups: Any) -> bool:
     """Does it say what becomes of combinations, while columns are their own players?"""
-    return isinstance(groups, str) and groups in ("combinations", "columns")
+    return isinstance(groups, str) and groups in ("combinations", "columns", "mixed")
 
 
 def _is_divided(groups: Any) -> bool:

@@ -15,7 +15,7 @@ import numpy as np
 from ..model.row_format import RowFormat
 from .players import Players
 
-__all__ = ["Features", "combined_players", "of_features", "sources_of"]
+__all__ = ["Features", "combined_players", "of_features", "players_of_mixed_rows", "sources_of"]
 
 #: The features behind a column.
 Features = tuple[int, ...]
@@ -56,6 +56,20 @@ def combined_players(players: Players, sources: Sequence[Features], *, is_divide
         column_names=tuple(_title(players.column_names[feature] for feature in row) for row in sources),
         combined=tuple(combinations),
         is_divided=is_divided and bool(combinations),
+    )
+
+
+def players_of_mixed_rows(players: Players, row_format: RowFormat) -> Players:
+    """The players of all columns where combinations are looked up for mixed rows: they are nobody's own, and
+    who is named for their columns does not matter."""
+    first = [
+        *(features[0] for features in row_format.sources),
+        *(f for f in row_format.hashes for _ in range(2)),
+    ]
+    return replace(
+        players,
+        of_column=np.append(players.of_column, players.of_column[first]),
+        column_names=(*players.column_names, *(players.column_names[feature] for feature in first)),
     )
 
 

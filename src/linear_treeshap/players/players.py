@@ -145,7 +145,7 @@ def group_columns(
     else:
         raise InputError(
             f"groups must be a dictionary of group → columns, a label for each column, 'onehot', "
-            f"'combinations', 'columns', or a fitted transformer; got {groups!r}."
+            f"'combinations', 'columns', 'mixed', or a fitted transformer; got {groups!r}."
         )
     return players_of_groups(group_of, column_names)
 

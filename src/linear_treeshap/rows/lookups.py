@@ -18,7 +18,7 @@ import numpy.typing as npt
 from ..model.lookups import Above, Equal, Lookup
 from ..model.row_format import RowFormat
 
-__all__ = ["with_lookups"]
+__all__ = ["hashes_in", "looked_up", "with_lookups"]
 
 Array = npt.NDArray[Any]
 Hashes = Mapping[int, npt.NDArray[np.floating]]
@@ -28,6 +28,9 @@ _MULTIPLIER = np.uint64(0x4906BA494954CB65)
 
 #: Rows of so many bytes fit into the fastest memory: they are turned from columns into rows together.
 _BLOCK_ROWS = 128
+
+#: Half of a hash's bits are a float32, and no hash of 32 bits is.
+_HALF = 65536.0
 
 _NO_OR_YES = np.array([0, 1], dtype=np.uint64)
 _BOTH_KNOWN = np.array([True, True])
@@ -46,10 +49,31 @@ def with_lookups(numbers: Array, hashes: Hashes, row_format: RowFormat) -> Array
         at += lookup.n_numbers
     for feature, known in row_format.hashes.items():  # last, as a hash is no float32
         columns[feature] = _codes(hashes[feature], known)
+        if row_format.keeps_hashes:
+            columns[at], columns[at + 1] = np.divmod(hashes[feature], _HALF)
+            at += 2
     block = np.empty((n_rows, row_format.n_columns), dtype=row_format.numpy_dtype)
     for start in range(0, n_rows, _BLOCK_ROWS):
         block[start : start + _BLOCK_ROWS] = columns[:, start : start + _BLOCK_ROWS].T
     return block
+
+
+def hashes_in(rows: Array, row_format: RowFormat) -> dict[int, npt.NDArray[np.float64]]:
+    """The hashes that rows have kept, by feature."""
+    at = row_format.n_columns - 2 * len(row_format.hashes)
+    halves = rows[:, at:].astype(np.float64)
+    return {
+        feature: halves[:, 2 * i] * _HALF + halves[:, 2 * i + 1]
+        for i, feature in enumerate(row_format.hashes)
+    }
+
+
+def looked_up(lookup: Lookup, numbers: Mapping[int, Array], hashes: Hashes) -> npt.NDArray[np.float32]:
+    """(n_numbers, n_rows) what a table has for rows, of which the columns that it reads are given."""
+    n_rows = len(next(iter(numbers.values())))
+    out = np.empty((lookup.n_numbers, n_rows), dtype=np.float32)
+    _Parts(numbers, hashes).look_up(lookup, out)
+    return out
 
 
 def _codes(hashes: Array, known: tuple[int, ...]) -> Array:
@@ -75,7 +99,7 @@ class _Part:
 class _Parts:
     """The parts of the keys of some rows, each made when it is first asked for."""
 
-    columns: Array  # (n_columns, n_rows)
+    columns: Array | Mapping[int, Array]  # (n_columns, n_rows)
     hashes: Hashes
     _made: dict[Any, _Part] = field(default_factory=dict)
 

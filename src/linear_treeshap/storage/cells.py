@@ -48,6 +48,12 @@ class Cells:
                 "numbers of background rows; a file keeps only which way these go in the trees. Pickle the "
                 "explainer, which keeps the rows."
             )
+        if ensemble.row_format.keeps_hashes:
+            raise InputError(
+                "groups='mixed' looks combinations up for rows that are mixed with background rows, which "
+                "needs the categories of these; a file keeps only which way they go in the trees. Pickle the "
+                "explainer, which keeps the rows."
+            )
         self._ensemble = ensemble
         self._dtype = ensemble.row_format.numpy_dtype
 

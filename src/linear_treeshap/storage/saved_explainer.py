@@ -203,7 +203,8 @@ def read(path: str | os.PathLike[str]) -> SavedExplainer:
 
 def _plain_row_format(row_format: RowFormat) -> dict[str, Any]:
     """A RowFormat in the types of JSON."""
-    plain = {f.name: getattr(row_format, f.name) for f in fields(row_format) if f.name != "lookups"}
+    kept_apart = ("lookups", "keeps_hashes")
+    plain = {f.name: getattr(row_format, f.name) for f in fields(row_format) if f.name not in kept_apart}
     if row_format.unknown_is_missing:
         del plain["unknown_is_missing"]  # which is so in all files but those of version 4
     plain["n_features"] = int(row_format.n_features)
@@ -335,7 +336,7 @@ def _checked_metadata(found: Any) -> tuple[dict[str, str], tensor_file.Layout]:
 
 def _row_format(plain: Any, version: str) -> RowFormat:
     """The RowFormat that `_plain_row_format` wrote; types are checked here, meaning by RowFormat."""
-    expected = {f.name for f in fields(RowFormat)} - {"lookups"}
+    expected = {f.name for f in fields(RowFormat)} - {"lookups", "keeps_hashes"}
     if version == "1" and isinstance(plain, dict) and "takes_more" not in plain:
         plain = {**plain, "takes_more": False}
     if version != "4" and isinstance(plain, dict) and "unknown_is_missing" not in plain:
