@@ -26,9 +26,9 @@ from ..players.players import Players
 from ..progress import share_of
 from .background import BackgroundEngine
 from .background_rows import Background
-from .contract import Told, Truth, Values
+from .contract import Sets, Told, Truth, Values
 from .program import Program
-from .sets import Kind, SetEngine
+from .sets import Kind
 
 __all__ = ["LinesEngine"]
 
@@ -93,9 +93,12 @@ class LinesEngine:
         assert self._scan_only
         self._write(BackgroundEngine.weighted_values, rows, out, n_jobs, progress, weights)
 
-    def sets(self, kind: Kind | None, order: Any) -> SetEngine:
+    def sets(self, kind: Kind | None, order: Any) -> Sets:
         """There are only pairs."""
-        return self._terms_for(self._may_miss)[0].engine.sets(kind, order)
+        raise InputError(
+            "Interactions of a model whose leaves are linear functions are known for pairs only: "
+            "shap_interaction_values gives them."
+        )
 
     def _write(
         self,

@@ -21,10 +21,10 @@ from ..model.ensemble import TreeEnsemble
 from ..model.row_format import RowFormat
 from ..rows.lookups import hashes_in, looked_up
 from .background_rows import Background
-from .contract import Told, Truth, Values
+from .contract import Sets, Told, Truth, Values
 from .indices import Index
 from .program import Program
-from .sets import Kind, SetEngine
+from .sets import Kind
 
 __all__ = ["MixedEngine"]
 
@@ -91,11 +91,10 @@ class MixedEngine:
             matrix[diagonal, diagonal] = own - matrix.sum(axis=1)
             _write(out[number], matrix)
 
-    def sets(self, kind: Kind | None, order: Any) -> SetEngine:
+    def sets(self, kind: Kind | None, order: Any) -> Sets:
         """There are only pairs."""
         raise InputError(
-            "Interactions of sets of any order are path-dependent. With background data, "
-            "shap_interaction_values gives those of pairs."
+            "Interactions with groups='mixed' are known for pairs only: shap_interaction_values gives them."
         )
 
     def _games(
