@@ -51,7 +51,7 @@ class WithGil {
 // Calls a function of one argument; it may let go of the lock and ask for it again, as any Python does.
 inline nanobind::object call_python(nanobind::handle function, nanobind::handle argument) {
     PyObject* result = nullptr;
-    or_wait_for_the_end([&] { result = PyObject_CallOneArg(function.ptr(), argument.ptr()); });
+    or_wait_for_the_end([&] { result = PyObject_CallFunctionObjArgs(function.ptr(), argument.ptr(), nullptr); });
     if (result == nullptr) throw nanobind::python_error();
     return nanobind::steal(result);
 }
