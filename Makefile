@@ -21,7 +21,7 @@ DOWNSTREAM := .venv/downstream-$(VERSION)
 # A test module runs on one core, because its tests share the models they train.
 ON_ALL_CORES := --numprocesses=auto --dist=loadfile
 
-.PHONY: help demo test test-engines test-downstream test-fasttreeshap test-sanitized test-gpu zoo-files fuzz docs lint format bench bench-engines bench-paper clean
+.PHONY: help demo test test-engines test-downstream test-fasttreeshap test-sanitized release-check test-gpu zoo-files fuzz docs lint format bench bench-engines bench-paper clean
 
 help:  ## List these commands
 	@grep -hE '^[a-z-]+:.*##' $(MAKEFILE_LIST) | sed 's/:.*## /\t/' | expand -t 18
@@ -72,6 +72,10 @@ test-gpu:  ## Run the engine of GPUs on one, then under compute-sanitizer
 
 zoo-files: $(VENV)/.package $(VENV)/.test  ## Write the models of the tests to build/zoo, for make test-gpu
 	$(RUN) tests/support/zoo_files.py build/zoo
+
+# All steps by default; STEPS="wheels installed" does some of them, VERSIONS="3.13" with these interpreters.
+release-check: $(VENV)/.release  ## Build, audit and try the wheels of a release, and the core on other systems
+	PATH="$(CURDIR)/$(VENV)/release/bin:$$PATH" $(VENV)/release/bin/python -m release.check $(STEPS)
 
 # How long all fuzzers together take; fractions are fine.
 MINUTES ?= 3
@@ -125,6 +129,12 @@ $(VENV)/.build $(VENV)/.demo $(VENV)/.lint $(VENV)/.bench $(VENV)/.docs: $(VENV)
 $(VENV)/.test: $(VENV)/bin/python pyproject.toml
 	$(PIP) install --group test
 	$(PIP) install --no-deps 'xgboost-distribution>=0.3' 'ngboost>=0.5' 'lifelines>=0.30'
+	@touch $@
+
+# Pinned by their hashes, and apart from what the tests use.
+$(VENV)/.release: $(VENV)/bin/python release/tools.txt
+	$(PYTHON) -m venv $(VENV)/release
+	$(VENV)/release/bin/python -m pip --quiet install --require-hashes --only-binary :all: -r release/tools.txt
 	@touch $@
 
 $(VENV)/.package: $(VENV)/.build $(SOURCES)

@@ -1,0 +1,1 @@
+"""What a release is checked with before it is one: `make release-check`."""
