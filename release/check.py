@@ -18,8 +18,6 @@ import zipfile
 from collections.abc import Callable
 from pathlib import Path
 
-from .systems import SYSTEMS, check
-
 __all__ = ["STEPS"]
 
 ROOT = Path(__file__).parents[1]
@@ -59,24 +57,20 @@ def wheels() -> None:
     """A wheel for each interpreter that needs one, from the source distribution alone."""
     shutil.rmtree(WHEELS, ignore_errors=True)
     source = _source()
-    for version, python in _interpreters().items():
-        if version > STABLE:
-            continue
+    for version, python in _builders().items():
         wheel = _repaired(_wheel(python, source, BUILD / "one", WHEELS / "plain"))
         if wheel.stat().st_size > MAX_BYTES:
             sys.exit(f"{wheel.name} has {wheel.stat().st_size} bytes, more than {MAX_BYTES}")
         if "-abi3-" in wheel.name:
             _run([_tool("abi3audit"), "--strict", str(wheel)])
-        elif version == STABLE:
+        elif _number(version) >= _number(STABLE):
             sys.exit(f"{wheel.name} is for one version only: the module was not built for the stable ABI")
         _say(f"{wheel.name}: {wheel.stat().st_size / 1e6:.2f} MB")
 
 
 def twice() -> None:
     """The wheels once more, in another folder: the same bytes."""
-    for version, python in _interpreters().items():
-        if version > STABLE:
-            continue
+    for python in _builders().values():
         again = _wheel(python, _source(), BUILD / "a folder with another name", BUILD / "again")
         first = WHEELS / "plain" / again.name
         if _sha256(first) != _sha256(again):
@@ -90,39 +84,37 @@ def installed() -> None:
         folder = _environment(f"installed-{version}", python)
         _pip(folder, "--only-binary", ":all:", "numpy", "narwhals", "pytest", "hypothesis", "pandas")
         _pip(folder, "--only-binary", ":all:", "scikit-learn", "bokeh")
-        _pip(
-            folder,
-            "--no-index",
-            "--no-deps",
-            "--force-reinstall",
-            "--find-links",
-            str(WHEELS),
-            "linear-treeshap",
-        )
+        ours = ("--no-index", "--no-deps", "--force-reinstall", f"--find-links={WHEELS}")
+        _pip(folder, *ours, "linear-treeshap")
+        checked = folder / "checked"  # without `src`: what is imported there is what was installed
+        shutil.rmtree(checked, ignore_errors=True)
+        checked.mkdir()
         for name in ("tests", "README.md", "pyproject.toml"):
-            target = folder / "checked" / name
-            shutil.rmtree(target, ignore_errors=True)
-            target.parent.mkdir(exist_ok=True)
             copy = shutil.copytree if (ROOT / name).is_dir() else shutil.copy
-            copy(ROOT / name, target)  # without `src`: what is imported is what was installed
-        bare = _bare_root(folder)
+            copy(ROOT / name, checked / name)
+        bare = _bare_root(folder, checked)
         here = str(folder / "bin" / "python")
-        _run([*bare, here, "-W", "error", "-c", README_EXAMPLE, "README.md"])
+        _run([*bare, here, "-W", "error", "-c", README_EXAMPLE, "README.md"], cwd=checked)
         tests = [f"tests/{name}" for name in TESTS]
-        _run([*bare, here, "-m", "pytest", "-q", "-p", "no:cacheprovider", "-o", "addopts=", *tests])
+        _run(
+            [*bare, here, "-m", "pytest", "-q", "-p", "no:cacheprovider", "-o", "addopts=", *tests],
+            cwd=checked,
+        )
         where = "in a bare root" if bare else "as installed"
         _say(f"Python {version}: the README's example and the tests, {where}")
 
 
 def systems() -> None:
     """The core on other systems."""
-    for name in SYSTEMS:
-        _say(check(name))
+    python = _environment("compilers", sys.executable, "compilers.txt") / "bin" / "python"
+    path = f"{python.parent}:{os.environ['PATH']}"
+    command = [str(python), "-m", "release.systems"]
+    subprocess.run(command, cwd=ROOT, env=os.environ | {"PATH": path}, check=True)
 
 
 def audit() -> None:
     """Are there known holes in what builds it, and in what it needs?"""
-    for requirements in ("build.txt", "tools.txt"):
+    for requirements in ("build.txt", "tools.txt", "compilers.txt"):
         command = [_tool("pip-audit"), "--require-hashes", "--disable-pip", "-r", f"release/{requirements}"]
         found = subprocess.run(command, cwd=ROOT, capture_output=True, text=True)
         if "ConnectionError" in found.stderr or "Max retries" in found.stderr:
@@ -165,6 +157,17 @@ def _interpreters() -> dict[str, str]:
                 break
     wanted = os.environ.get("VERSIONS", "").split()
     return {version: python for version, python in out.items() if not wanted or version in wanted}
+
+
+def _builders() -> dict[str, str]:
+    """Those that a wheel is built with: of all that the stable ABI is for, the oldest."""
+    found = _interpreters()
+    stable = [version for version in found if _number(version) >= _number(STABLE)]
+    return {version: python for version, python in found.items() if version not in stable[1:]}
+
+
+def _number(version: str) -> tuple[int, ...]:
+    return tuple(map(int, version.split(".")))
 
 
 def _is_usable(python: str, version: str) -> bool:
@@ -268,38 +271,22 @@ def _without_network() -> list[str]:
     return command if is_allowed else []
 
 
-def _bare_root(folder: Path) -> list[str]:
-    """A root that has the environment, its interpreter and the system's libraries: no compiler, no network."""
+def _bare_root(folder: Path, writable: Path) -> list[str]:
+    """A root of an environment, its interpreter and the system's libraries: no compiler, no network."""
     if shutil.which("bwrap") is None:
         _say("not in a bare root: bwrap (bubblewrap) is not at hand")
         return []
-    prefix = Path(
-        _output([str(folder / "bin" / "python"), "-c", "import sys; print(sys.base_prefix)"]).strip()
-    )
-    shown = [
-        folder,
-        prefix / "bin",
-        prefix / "lib",
-        *Path("/").glob("lib*"),
-        *Path("/usr/lib").glob("*-linux-*"),
-    ]
+    python = str(folder / "bin" / "python")
+    prefix = Path(_output([python, "-c", "import sys; print(sys.base_prefix)"]).strip())
     out = ["bwrap", "--unshare-net", "--unshare-user", "--proc", "/proc", "--dev", "/dev", "--tmpfs", "/tmp"]
-    for path in shown:
-        if path.is_symlink() and path.parent == Path("/"):
-            out += ["--symlink", os.readlink(path), str(path)]
-        else:
-            out += ["--ro-bind", str(path), str(path)]
-    out += [
-        "--chdir",
-        str(folder / "checked"),
-        "--setenv",
-        "PATH",
-        str(folder / "bin"),
-        "--setenv",
-        "HOME",
-        "/tmp",
-    ]
-    return [*out, "--setenv", "PYTHONDONTWRITEBYTECODE", "1"]
+    for link in filter(Path.is_symlink, Path("/").glob("lib*")):
+        out += ["--symlink", os.readlink(link), str(link)]
+    libraries = ["/etc/ld.so.cache", "/usr/lib64", *Path("/usr/lib").glob("*-linux-*")]
+    for path in (folder, prefix / "bin", prefix / "lib", *libraries):
+        out += ["--ro-bind-try", str(path), str(path)]
+    for name, value in (("PATH", folder / "bin"), ("HOME", "/tmp"), ("PYTHONDONTWRITEBYTECODE", "1")):
+        out += ["--setenv", name, str(value)]
+    return [*out, "--bind", str(writable), str(writable), "--chdir", str(writable)]
 
 
 def _differing(one: Path, other: Path) -> list[str]:
@@ -316,13 +303,13 @@ def _sha256(path: Path) -> str:
     return hashlib.sha256(path.read_bytes()).hexdigest()
 
 
-def _run(command: list[str], env: dict[str, str] | None = None) -> None:
+def _run(command: list[str], env: dict[str, str] | None = None, cwd: Path = ROOT) -> None:
     """Says something only if it fails."""
     result = subprocess.run(
-        command, cwd=ROOT, env=env, stdin=subprocess.DEVNULL, stdout=subprocess.PIPE, stderr=subprocess.STDOUT
+        command, cwd=cwd, env=env, stdin=subprocess.DEVNULL, capture_output=True, text=True
     )
     if result.returncode != 0:
-        sys.exit(f"{result.stdout.decode(errors='replace')}\nfailed: {' '.join(command)}")
+        sys.exit(f"{result.stdout}{result.stderr}\nfailed: {' '.join(command)}")
 
 
 def _output(command: list[str]) -> str:

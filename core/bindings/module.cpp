@@ -7,6 +7,9 @@ NB_MODULE(_core, m) {
     // A daemon thread that is still at work when the interpreter ends keeps what it holds. That is no leak, and
     // nobody who ends a script wants to read about it.
     nb::set_leak_warnings(false);
+#if defined(_WIN32)
+    nb::module_::import_("atexit").attr("register")(nb::cpp_function(hold_others_at_exit));
+#endif
     bind_readers(m);
     bind_trees(m);
     bind_program(m);

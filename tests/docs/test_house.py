@@ -120,7 +120,7 @@ FOLDERS = (
     {"kernels"},
     {"values", "sets", "background"},
     {"paper", "readers"},
-    {"bindings"},
+    {"bindings", "check"},
 )
 
 SOURCES = sorted(path.relative_to(CORE) for path in CORE.rglob("*.[ch]pp"))
