@@ -8,7 +8,7 @@ RUN := $(VENV)/bin/python
 # The newest pip understands dependency groups; older ones that come with Python do not.
 PIP := $(RUN) -m pip --quiet --disable-pip-version-check
 SOURCES := pyproject.toml CMakeLists.txt $(shell find src core -type f -not -name '*.pyc')
-CXX_SOURCES := $(shell find core -name '*.?pp') $(wildcard src/linear_treeshap/engines/cuda/*.cu src/linear_treeshap/engines/cuda/*.h benchmarks/*.cu)
+CXX_SOURCES := $(shell find core fuzz -name '*.?pp') $(wildcard src/linear_treeshap/engines/cuda/*.cu src/linear_treeshap/engines/cuda/*.h benchmarks/*.cu)
 SANITIZED := build/sanitized/$(VERSION)
 # FastTreeSHAP 0.1.6 needs an old Python and an old NumPy, so the paper's experiment has an environment of its own.
 PAPER_PYTHON ?= python3.11
@@ -21,7 +21,7 @@ DOWNSTREAM := .venv/downstream-$(VERSION)
 # A test module runs on one core, because its tests share the models they train.
 ON_ALL_CORES := --numprocesses=auto --dist=loadfile
 
-.PHONY: help demo test test-engines test-downstream test-fasttreeshap test-sanitized release-check test-gpu zoo-files fuzz docs lint format bench bench-engines bench-paper clean
+.PHONY: help demo test test-engines test-downstream test-fasttreeshap test-sanitized test-threads release-check test-gpu zoo-files fuzz fuzz-readers soak docs lint format bench bench-engines bench-paper clean
 
 help:  ## List these commands
 	@grep -hE '^[a-z-]+:.*##' $(MAKEFILE_LIST) | sed 's/:.*## /\t/' | expand -t 18
@@ -77,11 +77,38 @@ zoo-files: $(VENV)/.package $(VENV)/.test  ## Write the models of the tests to b
 release-check: $(VENV)/.release  ## Build, audit and try the wheels of a release, and the core on other systems
 	PATH="$(CURDIR)/$(VENV)/release/bin:$$PATH" $(VENV)/release/bin/python -m release.check $(STEPS)
 
+# Calls of the core from many threads at once, with every access to shared memory checked.
+THREADS := build/threads
+PROGRAM := cmake -S . -G Ninja -DCMAKE_BUILD_TYPE=Release -DCMAKE_MAKE_PROGRAM=$(CURDIR)/$(VENV)/bin/ninja
+
+test-threads: $(VENV)/.build  ## Call the core from many threads under ThreadSanitizer
+	PATH=$(CURDIR)/$(VENV)/bin:$$PATH $(PROGRAM) -B $(THREADS) -DLTS_THREADS=ON -DLTS_BASELINE=ON -DLTS_SANITIZE=thread
+	$(VENV)/bin/cmake --build $(THREADS)
+	TSAN_OPTIONS="halt_on_error=1 second_deadlock_stack=1" $(THREADS)/threads
+
 # How long all fuzzers together take; fractions are fine.
 MINUTES ?= 3
+HALF = $(shell $(PYTHON) -c 'print($(MINUTES) / 2)')
+# Targets compiled by GCC, around the libFuzzer that Atheris brings along.
+TARGETS := build/fuzz
+LIBFUZZER := $(CURDIR)/$(VENV)/lib/python$(VERSION)/site-packages/libclang_rt.fuzzer_no_main.a
+READERS := read_json read_ubjson read_lightgbm
 
-fuzz: $(VENV)/.package $(VENV)/.test  ## Look for wrong values and crashes for MINUTES=3 on all cores
-	$(RUN) -m fuzz --minutes $(MINUTES)
+fuzz: $(VENV)/.package $(VENV)/.test $(TARGETS)/CMakeCache.txt  ## Look for wrong values and crashes for MINUTES=3 on all cores
+	$(VENV)/bin/cmake --build $(TARGETS)
+	$(RUN) -m fuzz --minutes $(HALF)
+	$(RUN) -m fuzz.guided --minutes $(HALF)
+
+# Without the target that has all engines, which takes minutes to compile.
+fuzz-readers: $(VENV)/.package $(VENV)/.test $(TARGETS)/CMakeCache.txt  ## Read damaged files for MINUTES=3, guided by coverage
+	$(VENV)/bin/cmake --build $(TARGETS) --target $(READERS)
+	$(RUN) -m fuzz.guided --readers --minutes $(MINUTES)
+
+soak: $(VENV)/.package $(VENV)/.test  ## Mixed calls from 16 threads for MINUTES=3, in memory that must not grow
+	$(RUN) -m fuzz.soak --minutes $(MINUTES)
+
+$(TARGETS)/CMakeCache.txt: $(VENV)/.build $(VENV)/.fuzz CMakeLists.txt fuzz/native/programs.cmake
+	PATH=$(CURDIR)/$(VENV)/bin:$$PATH $(PROGRAM) -B $(TARGETS) -DLTS_FUZZER=$(LIBFUZZER) -DLTS_SANITIZE=address,undefined
 
 bench: $(VENV)/.package $(VENV)/.bench  ## Measure every case beside every peer at hand (an hour or so)
 	$(RUN) -m benchmarks.run --missing
@@ -120,7 +147,7 @@ $(VENV)/bin/python:
 	$(PYTHON) -m venv $(VENV)
 	$(PIP) install --upgrade 'pip>=25.1'
 
-$(VENV)/.build $(VENV)/.demo $(VENV)/.lint $(VENV)/.bench $(VENV)/.docs: $(VENV)/.%: $(VENV)/bin/python pyproject.toml
+$(VENV)/.build $(VENV)/.demo $(VENV)/.lint $(VENV)/.bench $(VENV)/.docs $(VENV)/.fuzz: $(VENV)/.%: $(VENV)/bin/python pyproject.toml
 	$(PIP) install --group $*
 	@touch $@
 
@@ -175,5 +202,5 @@ $(PAPER)/.package: $(PAPER)/.peers $(SOURCES)
 
 $(SANITIZED)/.package: $(VENV)/.build $(SOURCES)
 	$(PIP) install --no-build-isolation --no-deps --upgrade --target $(SANITIZED) \
-	  --config-settings=cmake.define.LTS_SANITIZE=ON --config-settings=build-dir=build/sanitized-$(VERSION) .
+	  --config-settings=cmake.define.LTS_SANITIZE=address,undefined --config-settings=build-dir=build/sanitized-$(VERSION) .
 	@touch $@

@@ -4,6 +4,7 @@ Reading order: `tally` is what a case comes back with, `campaign` starts the pro
 adds them up, `worker` is such a process. The fuzzers themselves: `values` compares random models (`cases`)
 with the definition (`judge`), `libraries` compares trained models with their own library on messy frames,
 `files` reads damaged files (`mutations`). Every case follows from a seed and a number and nothing else.
+Others are guided by coverage: `guided` runs native programs and `target`, beginning with what `seeds` wrote.
 """
 
 import sys

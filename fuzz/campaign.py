@@ -23,9 +23,11 @@ from typing import IO, Any
 from .tally import Check, Finding, Tally
 from .worker import keep_input
 
-__all__ = ["FUZZERS", "LIMITS", "Plan", "Result", "run"]
+__all__ = ["CORPUS", "DICTIONARIES", "FUZZERS", "LIMITS", "ROOT", "Plan", "Result", "run"]
 
 ROOT = Path(__file__).parents[1]
+#: Format → small whole files, and the words in them that matter (`seeds`).
+CORPUS, DICTIONARIES = ROOT / "fuzz" / "corpus", ROOT / "fuzz" / "dictionaries"
 
 #: Name → the function that runs a case, given a random generator.
 FUZZERS = {

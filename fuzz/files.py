@@ -8,6 +8,7 @@ that watches - a crash, too much memory or too much time.
 from __future__ import annotations
 
 import json
+import shutil
 import time
 from functools import cache
 from pathlib import Path
@@ -15,8 +16,9 @@ from typing import Any
 
 import numpy as np
 
-from linear_treeshap import AdditivityError, LinearTreeShapError, TreeExplainer, import_model
+from linear_treeshap import AdditivityError, LinearTreeShapError, TreeEnsemble, TreeExplainer, import_model
 
+from .campaign import CORPUS
 from .cases import as_dictionary
 from .mutations import mutate
 from .tally import Tally
@@ -28,7 +30,8 @@ __all__ = ["case", "examine", "prepare"]
 MODELS = {
     "xgboost": "regressor multiclass categorical_frame dart vector_leaves early_stopped single_leaves",
     "lightgbm": "regressor multiclass categorical categorical_frame zero_as_missing random_forest",
-    "catboost": "regressor multiclass one_hot depthwise nan_above_all multi_output",
+    "catboost": "regressor multiclass one_hot depthwise nan_above_all multi_output statistics "
+    "statistics_multiclass",
     "treelite": "sklearn_classifier xgboost lightgbm_categories isolation_forest",
 }
 N_ROWS = 5
@@ -83,13 +86,12 @@ def _explained(path: Path, kind: str) -> str:
         except (ValueError, RecursionError):
             return "no JSON any more"
         explainer = TreeExplainer(model, n_jobs=1)
+    elif kind == "onnx":  # whose trees do not say what went where
+        ensemble = import_model(path)
+        explainer = TreeExplainer(ensemble, _rows(ensemble)[:3], n_jobs=1)
     else:
         explainer = TreeExplainer(path, n_jobs=1)
-    n_features = explainer.ensemble.n_features
-    n_rows = max(1, min(N_ROWS, _MAX_NUMBERS // max(1, n_features * explainer.ensemble.n_outputs)))
-    rng = np.random.default_rng(0)
-    rows = np.round(rng.normal(size=(n_rows, n_features)) * 3, 1)
-    rows[rng.random(rows.shape) < 0.1] = np.nan
+    rows = _rows(explainer.ensemble)
     with np.errstate(all="ignore"):
         scale = np.abs(explainer.ensemble.value).sum() + np.abs(explainer.ensemble.base_values).sum()
     if not scale < _HUGE:  # sums may overflow, and then nothing adds up
@@ -98,13 +100,25 @@ def _explained(path: Path, kind: str) -> str:
     values = explainer.shap_values(rows)
     _require_finite(values, "values")
     _require_finite(explainer.expected_value, "expected value")
-    if len(explainer.players.names) <= _MAX_PAIRED:
+    if len(explainer.players.names) <= _MAX_PAIRED and explainer.model_output == "raw":
         pairs = explainer.shap_interaction_values(rows)
         _require_finite(pairs, "pairs")
         gap = np.abs(pairs.sum(axis=2) - values).max(initial=0.0)
         if not gap <= 1e-9 * scale:
             raise _InconsistentError(f"pairs differ from values by {gap:.2g}")
     return "explained"
+
+
+def _rows(ensemble: TreeEnsemble) -> Any:
+    """Rows that the model can read."""
+    n_features = ensemble.n_features
+    n_rows = max(1, min(N_ROWS, _MAX_NUMBERS // max(1, n_features * ensemble.n_outputs)))
+    rng = np.random.default_rng(0)
+    rows = np.round(rng.normal(size=(n_rows, n_features)) * 3, 1)
+    rows[rng.random(rows.shape) < 0.1] = np.nan
+    for column in ensemble.row_format.hashes:  # categories are texts, or whole numbers that stand for texts
+        rows[:, column] = np.arange(n_rows)
+    return rows
 
 
 def _require_finite(numbers: Any, what: str) -> None:
@@ -149,6 +163,7 @@ def _write_corpus(folder: Path) -> None:
             model = zoo.load(f"{library}_{name}")
             _write(folder, library, name, model.model)
             TreeExplainer(model.model).save(_place(folder, "saved", f"{library}_{name}"))
+    shutil.copytree(CORPUS / "onnx", folder / "onnx")
     for name in ("random_forest_multiclass", "gradient_boosting_regressor", "decision_tree_single_leaf"):
         arrays = as_dictionary(import_model(zoo.load(f"sklearn_{name}").model))
         _place(folder, "dictionary", name).write_text(json.dumps(arrays, default=np.ndarray.tolist))

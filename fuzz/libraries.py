@@ -440,10 +440,12 @@ def catboost(rng: np.random.Generator, frame: Any, rows: Any, outcome: Array) ->
     for table in (frame, rows):
         table[labelled] = table[labelled].fillna("none").astype(str)
     symmetric = bool(rng.random() < 0.7)
+    # Categories one by one, or by the statistics of their outcomes, and of combinations.
+    one_by_one = bool(rng.random() < 0.5)
     model = maker(
         iterations=int(rng.integers(1, 7)),
         depth=int(rng.integers(1, 5)),
-        one_hot_max_size=255,
+        one_hot_max_size=255 if one_by_one else 2,
         grow_policy="SymmetricTree" if symmetric else str(rng.choice(["Depthwise", "Lossguide"])),
         cat_features=labelled,
         verbose=0,
@@ -454,7 +456,9 @@ def catboost(rng: np.random.Generator, frame: Any, rows: Any, outcome: Array) ->
     pool = library.Pool(rows, cat_features=labelled)
     n_rows, n = rows.shape
     contributions = None
-    if symmetric:  # of other trees CatBoost's own values do not add up where a leaf saw no training row
+    # Of other trees CatBoost's own values do not add up where a leaf saw no training row; and of combinations
+    # it shares values out, where their columns are players to us.
+    if symmetric and (one_by_one or not labelled):
         contributions = _by_output(model.get_feature_importance(pool, "ShapValues"), n_rows, n)
     return Trained(
         "catboost",

@@ -1,0 +1,28 @@
+# Programs around the core without Python: a fuzzing target for each reader of files and one for whole models
+# (LTS_FUZZER), and one that calls the core from many threads (LTS_THREADS).
+
+function(add_program name source)
+  add_executable(${name} fuzz/native/${source})
+  target_include_directories(${name} PRIVATE core)
+  target_compile_options(${name} PRIVATE -O1 -g -Wall -Wextra $<$<BOOL:${LTS_WERROR}>:-Werror>)
+  target_link_libraries(${name} PRIVATE ${ARGN} readers Threads::Threads)
+  if(LTS_SANITIZE)
+    target_compile_options(${name} PRIVATE -fsanitize=${LTS_SANITIZE} -fno-sanitize-recover=all)
+    target_link_options(${name} PRIVATE -fsanitize=${LTS_SANITIZE})
+  endif()
+  if(LTS_FUZZER)
+    target_sources(${name} PRIVATE fuzz/native/driver.cpp)
+    target_link_libraries(${name} PRIVATE ${LTS_FUZZER})
+    target_link_options(${name} PRIVATE -Wl,--wrap=__sanitizer_cov_trace_pc)
+  endif()
+endfunction()
+
+if(LTS_THREADS)
+  add_program(threads threads.cpp core ${kernels})
+else()
+  add_program(explain explain.cpp core ${kernels})
+  foreach(format json ubjson lightgbm)
+    add_program(read_${format} read.cpp)
+    target_compile_definitions(read_${format} PRIVATE READ_FILE=${format})
+  endforeach()
+endif()

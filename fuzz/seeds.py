@@ -1,0 +1,225 @@
+"""`python -m fuzz.seeds`: writes fuzz/corpus, small whole files from which coverage-guided fuzzing starts.
+
+A folder for each format, a file for each thing that a format can say: the smaller they are, the more of them
+are tried. Beside it, fuzz/dictionaries has the words of each format that its reader knows. Both are kept in
+the repository, so that fuzzing needs none of the libraries that write such files.
+"""
+
+from __future__ import annotations
+
+import json
+import re
+import shutil
+import tempfile
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+
+import linear_treeshap
+from linear_treeshap import TreeExplainer, import_model
+
+from .campaign import CORPUS, DICTIONARIES
+from .cases import as_dictionary
+
+__all__ = ["main"]
+
+_RNG = np.random.default_rng(0)
+_ROWS = np.round(_RNG.normal(size=(60, 3)), 1)
+_CODES = np.column_stack([_RNG.integers(5, size=60), _ROWS[:, 1:]])
+_CLASSES = np.arange(60) % 3
+_TARGET = _ROWS[:, 0] * _ROWS[:, 1] + (_CODES[:, 0] == 2)
+_MISSING = np.where(_RNG.random(_ROWS.shape) < 0.1, np.nan, _ROWS)
+
+
+def main() -> None:
+    shutil.rmtree(CORPUS, ignore_errors=True)
+    for kind, name, content in _files():
+        path = CORPUS / kind.replace(" ", "_") / name
+        path.parent.mkdir(parents=True, exist_ok=True)
+        path.write_bytes(content)
+    DICTIONARIES.mkdir(exist_ok=True)
+    for folder in CORPUS.iterdir():
+        words = _words(b"\n".join(path.read_bytes() for path in folder.iterdir()))
+        if words:
+            (DICTIONARIES / f"{folder.name}.dict").write_text("".join(f'"{word}"\n' for word in words))
+
+
+def _words(content: bytes) -> list[str]:
+    """The words in files that also stand in the sources of this package: those that make a difference."""
+    package = Path(linear_treeshap.__file__).parent
+    known: set[bytes] = set()
+    for path in package.glob("**/*.py"):
+        known.update(re.findall(rb"[A-Za-z_]\w{2,}", path.read_bytes()))
+    found = known & set(re.findall(rb"[A-Za-z_]\w{2,}", content))
+    return sorted(word.decode() for word in found)
+
+
+def _files() -> Iterator[tuple[str, str, bytes]]:
+    """(format, name, content) of each."""
+    yield from _xgboost()
+    yield from _lightgbm()
+    yield from _catboost()
+    yield from _treelite()
+    yield from _onnx()
+    yield from _our_own()
+    # Strings of bytes are models to the native target: leaves, small trees, and long chains.
+    yield "explain", "bushy", _RNG.bytes(300)
+    yield "explain", "chains", bytes([3, 0, 0, 0, 1, 4, *([3, 19, 5] * 80)])
+    yield "explain", "categories", bytes([4, 3, 1, 1, 0, 3, 2, *_RNG.integers(256, size=120).tolist()])
+
+
+def _xgboost() -> Iterator[tuple[str, str, bytes]]:
+    import xgboost
+
+    def trained(rows: Any, outcome: Any, kinds: list[str] | None = None, **parameters: Any) -> Any:
+        data = xgboost.DMatrix(rows, outcome, feature_types=kinds, enable_categorical=kinds is not None)
+        return xgboost.train({"max_depth": 2, "verbosity": 0, **parameters}, data, num_boost_round=2)
+
+    models = {
+        "regression": trained(_MISSING, _TARGET),
+        "classes": trained(_ROWS, _CLASSES, objective="multi:softprob", num_class=3, max_depth=1),
+        "categories": trained(_CODES, _TARGET, ["c", "q", "q"], max_cat_to_onehot=1),
+        "dart": trained(_ROWS, _TARGET, booster="dart"),
+        "vectors": trained(_ROWS, _ROWS[:, :2], multi_strategy="multi_output_tree", tree_method="hist"),
+        "leaf": trained(_ROWS, np.ones(60)),
+    }
+    for name, model in models.items():
+        yield "xgboost json", name, bytes(model.save_raw("json"))
+        yield "xgboost ubjson", name, bytes(model.save_raw("ubj"))
+
+
+def _lightgbm() -> Iterator[tuple[str, str, bytes]]:
+    import lightgbm
+
+    def trained(rows: Any, outcome: Any, **parameters: Any) -> Any:
+        given = {"num_leaves": 3, "min_data_in_leaf": 1, "verbose": -1, "num_threads": 1, **parameters}
+        categorical = [0] if rows is _CODES else []
+        data = lightgbm.Dataset(rows, outcome, categorical_feature=categorical, params={"verbose": -1})
+        return lightgbm.train(given, data, num_boost_round=2)
+
+    models = {
+        "regression": trained(_MISSING, _TARGET),
+        "binary": trained(_ROWS, _CLASSES > 0, objective="binary"),
+        "classes": trained(_ROWS, _CLASSES, objective="multiclass", num_class=3),
+        "categories": trained(_CODES, _TARGET, max_cat_to_onehot=1, cat_smooth=0, min_data_per_group=1),
+        "forest": trained(_ROWS, _TARGET, boosting="rf", bagging_freq=1, bagging_fraction=0.5),
+        "zeros": trained(_ROWS, _TARGET, zero_as_missing=True),
+        "leaf": trained(_ROWS, np.ones(60)),
+    }
+    for name, model in models.items():
+        # Parameters of training are most of a file, and are not read.
+        text = model.model_to_string(importance_type="split").partition("\nparameters:")[0]
+        yield "lightgbm", name, text.encode() + b"\n"
+
+
+def _catboost() -> Iterator[tuple[str, str, bytes]]:
+    import catboost
+
+    few = {"iterations": 2, "depth": 2, "verbose": False, "allow_writing_files": False, "thread_count": 1}
+    codes = [[str(int(row[0])), *row[1:]] for row in _CODES]
+    regressor = catboost.CatBoostRegressor
+    models = {
+        "regression": regressor(**few).fit(_MISSING, _TARGET),
+        "classes": catboost.CatBoostClassifier(**few).fit(_ROWS, _CLASSES),
+        "leaves": regressor(**few, grow_policy="Lossguide").fit(_ROWS, _TARGET),
+        "one_hot": regressor(**few, one_hot_max_size=9).fit(codes, _TARGET, cat_features=[0]),
+        "statistics": regressor(**few, one_hot_max_size=2).fit(codes, _TARGET, cat_features=[0]),
+    }
+    with tempfile.TemporaryDirectory() as folder:
+        for name, model in models.items():
+            path = Path(folder) / name
+            model.save_model(str(path))
+            yield "catboost", name, path.read_bytes()
+
+
+def _treelite() -> Iterator[tuple[str, str, bytes]]:
+    import sklearn.ensemble as forests
+    import treelite
+
+    few = {"n_estimators": 2, "max_depth": 2, "random_state": 0}
+    models = {
+        "forest": forests.RandomForestRegressor(**few).fit(_ROWS, _TARGET),
+        "classes": forests.RandomForestClassifier(**few).fit(_ROWS, _CLASSES),
+        "boosting": forests.GradientBoostingRegressor(**few).fit(_ROWS, _TARGET),
+        "isolation": forests.IsolationForest(n_estimators=2, max_samples=8, random_state=0).fit(_ROWS),
+    }
+    for name, model in models.items():
+        yield "treelite", name, treelite.sklearn.import_model(model).serialize_bytes()
+
+
+def _onnx() -> Iterator[tuple[str, str, bytes]]:
+    import onnx
+    import skl2onnx
+    import sklearn.ensemble as forests
+
+    few = {"n_estimators": 2, "max_depth": 2, "random_state": 0}
+    models = {
+        "forest": forests.RandomForestRegressor(**few).fit(_ROWS, _TARGET),
+        "classes": forests.RandomForestClassifier(**few).fit(_ROWS, _CLASSES),
+        "boosting": forests.GradientBoostingClassifier(**few).fit(_ROWS, _CLASSES > 0),
+    }
+    for name, model in models.items():
+        converted = skl2onnx.to_onnx(
+            model, _ROWS[:1].astype(np.float32), target_opset={"": 15, "ai.onnx.ml": 3}
+        )
+        yield "onnx", name, converted.SerializeToString()
+    helper, kinds = onnx.helper, onnx.TensorProto
+    node = helper.make_node(
+        "TreeEnsemble",
+        ["X"],
+        ["Y"],
+        domain="ai.onnx.ml",
+        tree_roots=[0],
+        nodes_featureids=[1, 2],
+        nodes_splits=helper.make_tensor("splits", kinds.FLOAT, [2], [0.5, -0.25]),
+        nodes_modes=helper.make_tensor("modes", kinds.UINT8, [2], [0, 1]),
+        nodes_truenodeids=[0, 1],
+        nodes_trueleafs=[1, 1],
+        nodes_falsenodeids=[1, 2],
+        nodes_falseleafs=[0, 1],
+        leaf_targetids=[0, 1, 0],
+        leaf_weights=helper.make_tensor("weights", kinds.FLOAT, [3], [1.0, 2.0, 8.0]),
+        n_targets=2,
+        aggregate_function=1,
+    )
+    rows = helper.make_tensor_value_info("X", kinds.FLOAT, [None, 3])
+    values = helper.make_tensor_value_info("Y", kinds.FLOAT, [None, 2])
+    graph = helper.make_graph([node], "trees", [rows], [values])
+    opsets = [helper.make_opsetid("ai.onnx.ml", 5), helper.make_opsetid("", 18)]
+    model = helper.make_model(graph, opset_imports=opsets, ir_version=9)
+    yield "onnx", "newer", model.SerializeToString()
+
+
+def _our_own() -> Iterator[tuple[str, str, bytes]]:
+    """Saved explainers, and dictionaries of arrays."""
+    import xgboost
+    from sklearn.ensemble import RandomForestClassifier
+
+    forest = RandomForestClassifier(n_estimators=2, max_depth=2, random_state=0).fit(_ROWS, _CLASSES)
+    arrays = as_dictionary(import_model(forest))
+    yield "dictionary", "forest", json.dumps(arrays, default=np.ndarray.tolist).encode()
+    boosted = xgboost.XGBClassifier(n_estimators=2, max_depth=2).fit(_ROWS, _CLASSES > 0)
+    names = ["city_Rome", "city_Oslo", "age"]
+    explainers = {
+        "plain": TreeExplainer(forest),
+        "grouped": TreeExplainer(forest, groups=[0, 0, 1], feature_names=["a", "b", "c"]),
+        "onehot": TreeExplainer(boosted, groups="onehot", feature_names=names),
+        "background": TreeExplainer(forest, _ROWS[:5]),
+        "probability": TreeExplainer(boosted, _ROWS[:5], "probability", data_weights=np.arange(1.0, 6.0)),
+        "measure": TreeExplainer(forest, index=("measure", [0.25, 0.75], [0.5, 0.5])),
+    }
+    with tempfile.TemporaryDirectory() as folder:
+        for name, explainer in explainers.items():
+            path = Path(folder) / name
+            explainer.save(path)
+            yield "saved", name, path.read_bytes()
+        _, _, statistics = next(file for file in _catboost() if file[1] == "statistics")
+        (path := Path(folder) / "catboost").write_bytes(statistics)
+        TreeExplainer(path).save(Path(folder) / "statistics")
+        yield "saved", "statistics", (Path(folder) / "statistics").read_bytes()
+
+
+if __name__ == "__main__":
+    main()
