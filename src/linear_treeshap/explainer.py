@@ -668,7 +668,7 @@ class TreeExplainer:
             link=self._link,
             index=self.index,
             preprocessing=self._preprocessing,
-            background=None if self.data is None else self._user_background,
+            background=None if self.data is None else self._user_background(),
             signs=partial(Signs.of, self.ensemble, self._assignment, self._background, self._link),
             n_jobs=self.n_jobs,
         )
@@ -693,8 +693,11 @@ class TreeExplainer:
     def _read(self, X: Any) -> UserRows:
         return UserRows.of(on_host(X), self.ensemble, self._preprocessing, self._assignment, self.model)
 
-    def _user_background(self) -> UserRows:
-        return user_background(self.data, self.ensemble, self._preprocessing, self._assignment, self.model)
+    def _user_background(self) -> Callable[[], UserRows]:
+        """What reads the background. Not a method, by which an explainer would hold itself."""
+        return partial(
+            user_background, self.data, self.ensemble, self._preprocessing, self._assignment, self.model
+        )
 
     def _truth(self, y: Any, user_rows: UserRows) -> Truth:
         """(n_rows,) the outcomes that the output depends on; None if it depends on none."""

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import copy
+import gc
 import multiprocessing
 import pickle
 import signal
@@ -11,6 +12,7 @@ import sys
 import textwrap
 import time
 import warnings
+import weakref
 from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 from typing import Any
@@ -54,6 +56,69 @@ def test_checks_in_threads_neither_warn_nor_change_the_filters() -> None:
     with ThreadPoolExecutor(8) as threads:
         list(threads.map(explainer.shap_values, [model.rows[:20]] * 80))
     assert list(warnings.filters) == before
+
+
+@pytest.mark.parametrize(
+    "kind", ["path", "background", "probability", "classes", "groups", "loaded", "unpickled"]
+)
+def test_an_explainer_that_nobody_holds_is_gone_at_once(kind: str, tmp_path: Path) -> None:
+    """It may be large, and the garbage collector counts objects: it would come late to a few large ones."""
+    binary, several = (
+        zoo.load("sklearn_gradient_boosting_binary"),
+        zoo.load("sklearn_random_forest_multiclass"),
+    )
+    joint = zoo.load("xgboost_multiclass")
+    makers: dict[str, Any] = {
+        "path": lambda: TreeExplainer(several.model),
+        "background": lambda: TreeExplainer(several.model, several.X.iloc[:9]),
+        "probability": lambda: TreeExplainer(binary.model, binary.rows[:9], "probability"),
+        "classes": lambda: TreeExplainer(joint.model, joint.rows[:9], "probability"),
+        "groups": lambda: TreeExplainer(binary.model, binary.rows[:9], groups=[0] * binary.rows.shape[1]),
+        "loaded": lambda: saved_and_loaded(TreeExplainer(binary.model, binary.rows[:9]), tmp_path),
+        "unpickled": lambda: pickle.loads(pickle.dumps(TreeExplainer(several.model, several.X.iloc[:9]))),
+    }
+    rows = several.X.iloc[:5] if kind in ("path", "background", "unpickled") else binary.rows[:5]
+    explainer = makers[kind]()
+    explainer.shap_values(rows)
+    held = weakref.ref(explainer)
+    gc.disable()
+    try:
+        del explainer
+        assert held() is None
+    finally:
+        gc.enable()
+
+
+def saved_and_loaded(explainer: TreeExplainer, folder: Path) -> TreeExplainer:
+    explainer.save(folder / "explainer.lts")
+    return TreeExplainer.load(folder / "explainer.lts")
+
+
+def test_a_background_that_another_thread_has_just_checked_is_not_checked_again() -> None:
+    """It is checked once, by whoever is first, and then forgotten: between any two looks at it."""
+    model = zoo.load("sklearn_gradient_boosting_binary")
+    explainer = TreeExplainer(model.model, model.rows[:9])
+    expected = explainer.shap_values(model.rows[:5])
+
+    class Raced(type(explainer._checking)):  # type: ignore[misc]
+        n_looks = 0
+
+        @property
+        def _background(self) -> Any:
+            self.n_looks += 1
+            return background if self.n_looks == 1 else None
+
+        @_background.setter
+        def _background(self, given: Any) -> None:
+            pass
+
+    fresh = TreeExplainer(model.model, model.rows[:9])
+    background = fresh._checking._background
+    assert background is not None
+    checking: Any = fresh._checking
+    checking.__class__ = Raced
+    np.testing.assert_array_equal(fresh.shap_values(model.rows[:5]), expected)
+    assert checking.n_looks == 1
 
 
 @pytest.mark.parametrize("again", [lambda e: pickle.loads(pickle.dumps(e)), copy.copy, copy.deepcopy])

@@ -73,8 +73,9 @@ class Checking:
                 f"check_additivity={check_additivity!r} has nothing to compare: values of "
                 f"index={self._index!r} do not add up to the prediction. Leave check_additivity out."
             )
-        if self._background is not None and self._library is not None:
-            self._check_background(self._library, self._background(), tolerance)
+        background = self._background  # looked at once: another thread may have just checked it
+        if background is not None and self._library is not None:
+            self._check_background(self._library, background(), tolerance)
         adding = None
         if adds_up:
             adding = self._adding if engine is self._engine else Adding(engine, self._link, self._n_jobs)
