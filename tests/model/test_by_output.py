@@ -15,7 +15,7 @@ from linear_treeshap.engines.program import Program
 from linear_treeshap.engines.values import ValueEngine
 from linear_treeshap.model import by_output as module
 from linear_treeshap.model.by_output import by_output
-from linear_treeshap.model.ensemble import TreeEnsemble
+from linear_treeshap.model.ensemble import PER_NODE, TreeEnsemble
 
 
 def pure(rng: np.random.Generator, **settings: Any) -> TreeEnsemble:
@@ -27,6 +27,15 @@ def pure(rng: np.random.Generator, **settings: Any) -> TreeEnsemble:
     )
     value[:, 3] = np.where(leaf[:, 0], 7, 0)  # an output that depends on nothing
     return replace(ensemble, value=value.astype(np.float64))
+
+
+@pytest.mark.parametrize("n_trees", [0, 2])
+def test_nothing_is_cut_where_nothing_splits(n_trees: int) -> None:
+    """A small file may claim many outputs and no trees: an ensemble for each of them would take seconds."""
+    several = pure(np.random.default_rng(0), max_depth=0, n_trees=max(1, n_trees))
+    nothing = {name: getattr(several, name)[:0] for name in (*PER_NODE, "value", "tree_output")}
+    empty = replace(several, tree_offsets=np.zeros(1, dtype=np.int64), **nothing)
+    assert by_output(several if n_trees else empty) is None
 
 
 @pytest.mark.parametrize("dtype", ["float64", "float32"])

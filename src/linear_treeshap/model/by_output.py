@@ -30,7 +30,7 @@ _TRIED_TREES = 4
 def by_output(ensemble: TreeEnsemble) -> TreeEnsemble | None:
     """The same function as trees of one output each, those of the first output first; None if that would be
     more to walk than the trees as they are."""
-    if ensemble.width == 1:
+    if ensemble.width == 1 or ensemble.n_nodes == ensemble.n_leaves:  # there is no split to cut off
         return None
     few = _Cutter(first_trees(ensemble, _TRIED_TREES))
     n_left = sum(few.cut(output).n_leaves for output in range(ensemble.width))
