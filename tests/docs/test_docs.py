@@ -16,6 +16,8 @@ PAGES = [
     ROOT / "README.md",
     ROOT / "CONTRIBUTING.md",
     ROOT / "CHANGELOG.md",
+    ROOT / "SECURITY.md",
+    ROOT / "fuzz" / "README.md",
     *sorted((ROOT / "docs").glob("**/*.md")),
 ]
 #: What is not in the environment of the tests.
