@@ -56,7 +56,7 @@ void parallel_for(std::size_t n_tasks, int n_threads, Control& control, const Ru
     try {
         for (; n_missing > 0; --n_missing)
             threads.emplace_back([&] {
-                work(false);
+                if (prepare_thread()) work(false);
                 const std::lock_guard lock(mutex);
                 --n_working;
                 someone_is_done.notify_one();

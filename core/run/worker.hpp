@@ -15,6 +15,10 @@
 
 namespace linear_treeshap {
 
+// What a new thread does first: gets what C++ needs to throw. Returns false if there is no memory for that, and then
+// the thread must do nothing that can fail.
+bool prepare_thread();
+
 struct Workspace {
     Buffer<double> x;                            // [block][column][64 rows], of the model's number type
     Buffer<double> phi;                          // [walk][player, pair or set][output][rows of the walk]

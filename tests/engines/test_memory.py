@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import os
 import subprocess
 import sys
 from pathlib import Path
@@ -99,3 +100,92 @@ def test_a_thread_takes_64_megabytes_whatever_the_model(shape: str) -> None:
     done = subprocess.run(command, capture_output=True, check=True)
     _, _, scratch = json.loads(done.stdout)
     assert scratch < 2 * 64
+
+
+CAPPED = """
+import ctypes, resource, sys
+import numpy as np
+sys.path.insert(0, sys.argv[1])
+from strategies import copies, random_ensemble, random_rows
+from linear_treeshap import TreeExplainer
+
+rng = np.random.default_rng(0)
+ensemble = random_ensemble(rng, n_features=12, n_trees=20, max_depth=6, max_leaves=40, n_outputs=2)
+some, path = random_rows(rng, ensemble, 500), sys.argv[3]
+rows = np.tile(some, (400, 1))
+explainer = TreeExplainer(ensemble, n_jobs=2)
+against = TreeExplainer(ensemble, some[:50], n_jobs=2)
+large = random_ensemble(rng, n_features=12, n_trees=300, max_depth=8, max_leaves=200, n_outputs=2)
+TreeExplainer(large).save(path)
+TreeExplainer(copies(large, 8)).save(path + " of more trees")
+calls = {
+    "values": lambda n: explainer.shap_values(rows[:n]),
+    "pairs": lambda n: explainer.shap_interaction_values(rows[: n // 8]),
+    "triples": lambda n: explainer.interactions(rows[: n // 8], order=3).values,
+    "background": lambda n: against.shap_values(rows[:n]),
+    "background pairs": lambda n: against.shap_interaction_values(rows[: n // 8]),
+    "making": lambda n: TreeExplainer(copies(large, 1 + n // 20_000), n_jobs=2).shap_values(some[:2]),
+    "making with background": lambda n: TreeExplainer(large, rows[: n // 4], n_jobs=2).shap_values(some[:2]),
+    "loading": lambda n: TreeExplainer.load(path + " of more trees" * (n > 100)).shap_values(some[:2]),
+}
+call = calls[sys.argv[2]]
+right = call(100)
+
+def allowed(more):
+    ctypes.CDLL(None).malloc_trim(0)
+    with open("/proc/self/statm") as file:
+        now = int(file.read().split()[0]) * resource.getpagesize()
+    resource.setrlimit(resource.RLIMIT_AS, (now + more, resource.RLIM_INFINITY))
+
+def is_done(n, more):
+    allowed(more)
+    try:
+        call(n)
+    except MemoryError:
+        return False
+    finally:
+        resource.setrlimit(resource.RLIMIT_AS, (resource.RLIM_INFINITY, resource.RLIM_INFINITY))
+        assert np.array_equal(call(100), right, equal_nan=True)
+    return True
+
+if sys.argv[4] == "few rows":
+    print([is_done(n, 0) for n in (1_000, 2_000, 4_000, 16_000)])
+else:
+    more, refused = 0, 0
+    while not is_done(len(rows), more):
+        more, refused = max(1 << 20, int(1.5 * more)), refused + 1
+    print(refused)
+"""
+
+
+CALLS = (
+    *("values", "pairs", "triples", "background", "background pairs", "making", "making with background"),
+    "loading",
+)
+
+
+def capped(call: str, rows: str, folder: Path, **environment: str) -> str:
+    """What a process says that calls in less memory than it wants."""
+    support = str(Path(__file__).parents[1] / "support")
+    arguments = [sys.executable, "-c", CAPPED, support, call, str(folder / "explainer.lts"), rows]
+    environment = {**os.environ, **environment}
+    ended = subprocess.run(
+        arguments, capture_output=True, text=True, timeout=300, env=environment, check=False
+    )
+    assert ended.returncode == 0, ended.stderr
+    return ended.stdout
+
+
+@pytest.mark.parametrize("call", CALLS)
+def test_memory_that_cannot_be_had_is_an_error_and_the_next_call_works(call: str, tmp_path: Path) -> None:
+    """Nothing at all, a megabyte more, and half as much again until it is enough: whichever allocation is the
+    one that fails, in whichever thread, Python hears of it."""
+    # Every further arena of the allocator would have 64 MiB in reserve.
+    refused = int(capped(call, "many rows", tmp_path, MALLOC_ARENA_MAX="1"))
+    assert refused >= 3, "so much was free that nothing was refused"
+
+
+@pytest.mark.parametrize("call", CALLS)
+def test_threads_that_find_no_memory_do_not_end_the_process(call: str, tmp_path: Path) -> None:
+    """They can be started, on stacks that were used before, and then have nothing left for themselves."""
+    assert capped(call, "few rows", tmp_path)
