@@ -46,7 +46,11 @@ TARGETS = (*NATIVE, *PYTHON)
 READERS = tuple(target for target in TARGETS if target != "explain")
 
 #: A file is small, so whatever takes long, or much memory, is worth a look; sanitizers take a share of both.
-_LIMITS = ("-timeout=20", "-rss_limit_mb=4096", "-malloc_limit_mb=2048")
+_PATIENCE_SECONDS = 300.0  # to start, and to end after its time
+_LIMITS = (
+    *("-timeout=20", "-rss_limit_mb=4096", "-malloc_limit_mb=2048"),
+    *("-print_final_stats=1", "-reload=1"),
+)
 
 
 @dataclass(frozen=True)
@@ -65,43 +69,55 @@ def command(target: str, native: Path) -> list[str]:
 
 def run(target: str, seconds: float, seed: int, native: Path, grown: Path, findings: Path) -> Outcome:
     """Fuzz one target in one process for some time, or until something is found."""
-    kind = NATIVE.get(target, target.replace(" ", "_"))
     own = grown / target.replace(" ", "_")
     own.mkdir(parents=True, exist_ok=True)
     findings.mkdir(parents=True, exist_ok=True)
-    dictionary = DICTIONARIES / f"{kind}.dict"
-    arguments = [
-        *_LIMITS,
+    options = [
         f"-max_total_time={max(1, round(seconds))}",
         f"-seed={seed}",
         f"-artifact_prefix={findings.resolve()}/{own.name}-",
-        "-print_final_stats=1",
-        "-reload=1",
-        *([f"-dict={dictionary}"] if dictionary.exists() else []),
-        str(own.resolve()),
-        str(CORPUS / kind),
     ]
     begin = time.monotonic()
-    with tempfile.TemporaryDirectory(dir="/dev/shm") as scratch:
-        environment = {
-            **os.environ,
-            SCRATCH: scratch,
-            "OMP_NUM_THREADS": "1",
-            "ASAN_OPTIONS": "detect_leaks=1:allocator_may_return_null=0",
-            "UBSAN_OPTIONS": "print_stacktrace=1",
-            "PYTHONPATH": os.pathsep.join(filter(None, [str(ROOT), os.environ.get("PYTHONPATH", "")])),
-        }
-        ended = subprocess.run(
-            [*command(target, native), *arguments], capture_output=True, env=environment, check=False
-        )
-    said = ended.stderr.decode(errors="replace")
+    line = [*command(target, native), *_LIMITS, *options, *_beginning(target, own)]
+    code, said = _ended(line, seconds + _PATIENCE_SECONDS)
+    finding = "" if code == 0 else _finding(target, said, command(target, native))
     return Outcome(
         target,
         max([int(n) for n in re.findall(r"(?m)(?:^#|number_of_executed_units: )(\d+)", said)], default=0),
         max([int(n) for n in re.findall(r" ft: (\d+)", said)], default=0),
         time.monotonic() - begin,
-        "" if ended.returncode == 0 else _finding(target, said, command(target, native)),
+        f"{finding} (it did not end)" if code is None else finding,
     )
+
+
+def _beginning(target: str, own: Path) -> list[str]:
+    """Words, inputs that were kept, and seeds."""
+    kind = NATIVE.get(target, target.replace(" ", "_"))
+    dictionary = DICTIONARIES / f"{kind}.dict"
+    words = [f"-dict={dictionary}"] if dictionary.exists() else []
+    return [*words, str(own.resolve()), str(CORPUS / kind)]
+
+
+def _ended(line: list[str], patience: float) -> tuple[int | None, str]:
+    """The exit code of a program, None if it had to be killed, and what it said."""
+    with tempfile.TemporaryDirectory(dir="/dev/shm") as scratch, (Path(scratch) / "said").open("w+b") as log:
+        environment = {
+            **os.environ,
+            SCRATCH: scratch,
+            "OMP_NUM_THREADS": "1",
+            "UBSAN_OPTIONS": "print_stacktrace=1",
+            "PYTHONPATH": os.pathsep.join(filter(None, [str(ROOT), os.environ.get("PYTHONPATH", "")])),
+        }
+        process = subprocess.Popen(line, stdout=log, stderr=log, env=environment)
+        code: int | None
+        try:
+            code = process.wait(patience)
+        except subprocess.TimeoutExpired:  # the alarm of Atheris can get stuck in the allocator
+            process.kill()
+            process.wait()
+            code = None
+        log.seek(0)
+        return code, log.read().decode(errors="replace")
 
 
 def _finding(target: str, said: str, repeat: list[str]) -> str:
