@@ -213,18 +213,32 @@ def test_progress_may_explain_other_rows_meanwhile(explained: Explained, many: R
     assert all(np.array_equal(found[i : i + 500], found[:500]) for i in range(0, len(many), 500))
 
 
+def threads_of_this_process() -> int:
+    return len(os.listdir("/proc/self/task"))
+
+
 @pytest.mark.skipif(not Path("/proc/self/task").exists(), reason="this system does not list threads")
-def test_no_thread_outlives_its_call(explained: Explained, many: Rows) -> None:
-    """Neither one that ends well nor one that a callback stops."""
+@pytest.mark.filterwarnings("error")  # Python warns of a fork beside threads
+def test_threads_wait_for_the_next_call_and_leave_before_a_fork(explained: Explained, many: Rows) -> None:
+    """After calls that end well and one that a callback stops, there are no more than one call needs."""
     case = explained[0]
-    before = len(os.listdir("/proc/self/task"))
+    if (child := os.fork()) == 0:
+        os._exit(0)
+    os.waitpid(child, 0)
+    before = threads_of_this_process()
 
     def refuse(share: float) -> None:
         raise RuntimeError("enough")
 
-    case.explain(many[:500], n_jobs=6)
+    for _ in range(3):
+        case.explain(many[:500], n_jobs=6)
     with pytest.raises(RuntimeError, match="enough"):
         case.explain(
             np.concatenate([many] * 5), n_jobs=6, progress=refuse
         )  # six cores are done with many soon
-    assert len(os.listdir("/proc/self/task")) == before
+    assert threads_of_this_process() <= before + 5
+    if (child := os.fork()) == 0:
+        os._exit(threads_of_this_process() - 1)
+    assert threads_of_this_process() == before
+    assert os.waitstatus_to_exitcode(os.waitpid(child, 0)[1]) == 0
+    case.explain(many[:500], n_jobs=6)

@@ -154,6 +154,30 @@ def test_work_goes_on_where_threads_cannot_be_had() -> None:
     assert done.stdout == "True\n", done.stderr
 
 
+@pytest.mark.skipif(sys.platform != "linux", reason="this system does not list threads")
+def test_threads_leave_when_nobody_needs_them() -> None:
+    code = (
+        f"import sys; sys.path.insert(0, {str(SUPPORT)!r})\n"
+        "import os, time\n"
+        "import numpy as np\n"
+        "from strategies import random_ensemble\n"
+        "from engines import value_engine\n"
+        "engine = value_engine(random_ensemble(np.random.default_rng(0), n_trees=50, max_leaves=60))\n"
+        "rows, out = np.zeros((20_000, 5)), np.empty((20_000, 5, 1))\n"
+        "threads = lambda: len(os.listdir('/proc/self/task'))\n"
+        "before, end = threads(), time.monotonic() + 60\n"
+        "engine.values(rows, out, n_jobs=4)\n"
+        "first = threads()\n"
+        "engine.values(rows, out, n_jobs=4)\n"
+        "assert before < threads() <= first == before + 3, 'those who wait are called'\n"
+        "busy = time.process_time()\n"
+        "while threads() > before and time.monotonic() < end: time.sleep(0.5)\n"
+        "print(threads() == before, time.process_time() - busy < 0.5)\n"
+    )
+    done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True)
+    assert done.stdout == "True True\n", done.stderr
+
+
 def test_n_jobs_is_counted_as_joblib_does() -> None:
     cpus = available_cpus()
     assert n_threads(None) == n_threads(-1) == cpus
