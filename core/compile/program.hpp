@@ -35,6 +35,10 @@ inline constexpr int kMaxTile = 4;           // quadrature points walked at once
 inline constexpr int kMaxChunkOutputs = 16;  // outputs of a vector leaf explained at once
 inline constexpr int kMaxLookupBits = 8;     // distinct conditions of a tree that becomes one table
 
+// What is below a split: anything, two leaves, or a clean bottom, where each child is a leaf or has two, and the
+// players of these splits have none above.
+enum class Below : std::uint8_t { anything, leaves, clean };
+
 // An inner node. Its edges are numbered 2·split + side (0: left, 1: right).
 struct Split {
     double threshold;
@@ -49,6 +53,7 @@ struct Split {
     bool missing_left;
     bool in_treelet;
     std::uint8_t condition;  // lookup trees: which of the distinct conditions this is
+    Below below;
 
     // 1 - c with an edge of this split; both terms are positive, so no digit is lost.
     double rest_with(int side) const { return rest_above + absent_above * ratio[1 - side]; }

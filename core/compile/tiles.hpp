@@ -72,20 +72,13 @@ inline std::size_t expansion_doubles(const Tree& tree, int n_outputs) {
     return round_up(tree.lookup->n_states() * tree.lookup->players().size() * static_cast<std::size_t>(n_outputs));
 }
 
-// Calls a function whose template argument is the number of points of a tile.
-template <class Function>
+// Calls a function whose template argument is a number of points, at most kMost.
+template <int kMost, class Function>
 void with_points(int n_points, const Function& function) {
-    static_assert(kMaxTile == 4);
-    switch (n_points) {
-        case 1:
-            return function.template operator()<1>();
-        case 2:
-            return function.template operator()<2>();
-        case 3:
-            return function.template operator()<3>();
-        default:
-            return function.template operator()<4>();
-    }
+    if constexpr (kMost == 1)
+        function.template operator()<1>();
+    else
+        n_points >= kMost ? function.template operator()<kMost>() : with_points<kMost - 1>(n_points, function);
 }
 
 }  // namespace linear_treeshap

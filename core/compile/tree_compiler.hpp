@@ -64,6 +64,7 @@ class TreeCompiler {
         number_splits();
         if (out_.splits.empty()) return std::move(out_);
         find_players_above();
+        find_bottoms();
         group_splits();
         plan_steps();
         count_constants();
@@ -152,6 +153,21 @@ class TreeCompiler {
             }
         }
         out_.tree.n_points = points_for_(most);
+    }
+
+    void find_bottoms() {
+        const auto has_leaves = [](const Split& split) { return split.child[0] < 0 && split.child[1] < 0; };
+        for (auto& split : out_.splits) {
+            const bool is_clean = split.above < 0 && std::ranges::all_of(
+                                                         split.child,
+                                                         [&](std::int32_t child) {
+                                                             if (child < 0) return true;
+                                                             const auto& below =
+                                                                 out_.splits[static_cast<std::size_t>(child)];
+                                                             return below.above < 0 && has_leaves(below);
+                                                         });
+            split.below = has_leaves(split) ? Below::leaves : is_clean ? Below::clean : Below::anything;
+        }
     }
 
     // The order in which one row meets the splits: level by level, and those of a group one after the other.

@@ -24,9 +24,8 @@ struct Kernel {
     void (*expand)(const Program&, const Chunk&, const Tree&, double* out);
     // Adds the values that a chunk of trees gives to some rows to values[row][player][output].
     void (*explain)(const Program&, const Chunk&, const RowsView&, const Constants&, Workspace&, double* values);
-    // The same without constants, one row after the other: quicker for a few rows than making them, and rounded in
-    // another order.
-    void (*explain_by_points)(const Program&, const Chunk&, const RowsView&, Workspace&, double* values);
+    // The same without constants: quicker for some rows than making them, and rounded in another order.
+    void (*explain_without_constants)(const Program&, const Chunk&, const RowsView&, Workspace&, double* values);
 };
 
 // The kernels that this machine can run, the best first.

@@ -223,13 +223,13 @@ class PointWalk {
     double* slots_;
 };
 
-// A chunk of trees and one row after the other.
+// A chunk of trees and one row.
 template <int V, class Number>
-class RowsByPoints {
+class RowByPoints {
   public:
     static constexpr std::size_t kSlot = PointWalk<V>::kSlot;
 
-    RowsByPoints(const Program& program, const Chunk& chunk, Workspace& work)
+    RowByPoints(const Program& program, const Chunk& chunk, Workspace& work)
         : program_(program),
           chunk_(chunk),
           n_outputs_(at(chunk.n_outputs)),

@@ -244,7 +244,7 @@ class RowInChunk {
     void walk(std::size_t i) const {
         const auto& tree = tree_at(i);
         for (const auto& tile : tree.tiles) {
-            with_points(tile.n_points, [&]<int K>() {
+            with_points<kMaxTile>(tile.n_points, [&]<int K>() {
                 const Four* const constants = tree.constants.data();
                 RowWalk<K>{chunk_.n_outputs,
                            tree,

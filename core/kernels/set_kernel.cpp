@@ -378,7 +378,7 @@ bool walk_tree(const SetProgram& program, const SetTree& tree, const PointTile& 
                const double* constants, const std::uint64_t* satisfied, int shift, double* phi, double* stack,
                Patience& patience) {
     bool goes_on = true;
-    with_points(tile.n_points, [&]<int K>() {
+    with_points<kMaxTile>(tile.n_points, [&]<int K>() {
         const std::size_t level_doubles = at(tree.n_levels + 1) * SetWalk<K, V>::kTileDoubles;
         double* const stack_h = stack + level_doubles;
         auto* const edges = reinterpret_cast<Edge<V>*>(stack_h + 2 * at(n_outputs) * level_doubles);

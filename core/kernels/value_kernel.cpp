@@ -11,6 +11,7 @@
 #include "kernels/expansion.hpp"
 #include "kernels/isa.hpp"
 #include "kernels/kernel.hpp"
+#include "kernels/plain_walk.hpp"
 #include "kernels/point_walk.hpp"
 #include "kernels/row_walk.hpp"
 #include "kernels/simd.hpp"
@@ -64,7 +65,7 @@ int rows_per_walk(const Chunk& chunk) {
 void walk(const Chunk& chunk, const Tree& tree, const PointTile& tile, const double* constants, const WalkRows& rows,
           int n_rows, double* stack) {
     const int at_once = rows_per_walk(chunk);
-    with_points(tile.n_points, [&]<int K>() {
+    with_points<kMaxTile>(tile.n_points, [&]<int K>() {
         for (int first = 0; first < n_rows; first += at_once)
             BlockWalk<K>(tree, chunk.n_outputs, rows, first, std::min(at_once, n_rows - first), stack)
                 .run(constants, constants + tile.tables);
@@ -145,6 +146,11 @@ void add_to_values(const Program& program, const Chunk& chunk, const double* phi
     }
 }
 
+// Without constants: points and rows that walk together, of which what is kept of all levels should stay in the
+// nearest cache; trees of more levels are walked at one point after the other.
+constexpr int kMaxPlainPoints = 8, kPlainRows = 32;
+constexpr std::size_t kMaxPlainStack = std::size_t{1} << 15, kManyLevels = 4096;
+
 // A chunk of trees and some rows, kRows of every block.
 template <int kRows, class Number>
 class RowsInChunk {
@@ -173,6 +179,13 @@ class RowsInChunk {
             const std::size_t n_constants = tree.is_lookup() ? look_up(tree) : walk_all(tree);
             if (kept_ != nullptr) kept_ += n_constants;
         }
+    }
+
+    // Without constants.
+    void run_plainly() {
+        for (const auto& tree : chunk_.trees)
+            for (std::size_t b = 0; b < n_blocks_ && !tree.splits.empty(); ++b)
+                walk_plainly(tree, b, rows_at_splits(tree, b));
     }
 
     void add_to(double* values) const {
@@ -238,6 +251,45 @@ class RowsInChunk {
         });
     }
 
+    const SplitRows* rows_at_splits(const Tree& tree, std::size_t block) const {
+        auto* const out = reinterpret_cast<SplitRows*>(satisfied_);
+        const auto splits = tree.splits;
+        for (std::size_t i = 0; i < splits.size(); ++i) {
+            std::uint64_t satisfied = ~std::uint64_t{0};
+            if (const auto above = splits[i].above; above >= 0) {
+                const SplitRows& there = out[at(above / 2)];
+                satisfied = there.satisfied & (above % 2 == 0 ? there.left : ~there.left);
+            }
+            out[i] = {goes_left<kRows>(program_, splits[i], x_of(block)), satisfied};
+        }
+        return out;
+    }
+
+    void walk_plainly(const Tree& tree, std::size_t block, const SplitRows* rows) const {
+        const Rule& rule = program_.rules.at(tree.n_points);
+        const std::size_t n_outputs = at(chunk_.n_outputs), stride = stride_of(block);
+        const std::size_t n_levels = at(tree.n_levels + kMaxTreeletBits);
+        const int most_points = n_levels > kManyLevels ? 1 : kMaxPlainPoints;
+        const int n_tiles = (tree.n_points + most_points - 1) / most_points, n_rows = rows_from(block, 1);
+        std::int32_t* const path = reinterpret_cast<std::int32_t*>(work_.states.reserve(n_levels * sizeof *path));
+        for (int tile = 0; tile < n_tiles; ++tile) {
+            const int first = tree.n_points * tile / n_tiles, end = tree.n_points * (tile + 1) / n_tiles;
+            with_points<kMaxPlainPoints>(end - first, [&]<int K>() {
+                const PlainPoints<K> points(rule, first);
+                int at_once = kPlainRows;
+                while (at_once > kLanes && PlainWalk<K>::stack_doubles(n_levels, at_once) > kMaxPlainStack)
+                    at_once /= 2;
+                double* const stack = work_.stack.reserve(PlainWalk<K>::stack_doubles(n_levels, at_once));
+                for (int from = 0; from < n_rows; from += at_once)
+                    for (std::size_t o = 0; o < n_outputs; ++o)
+                        PlainWalk<K>(tree, points, rows, from, std::min(at_once, n_rows - from),
+                                     chunk_.values_of(tree, 0) + o, n_outputs, phi_of(block) + o * stride,
+                                     n_outputs * stride, stack, path)
+                            .run();
+            });
+        }
+    }
+
     const Program& program_;
     const Chunk& chunk_;
     const RowsView& rows_;
@@ -286,15 +338,9 @@ void explain(const Program& program, const Chunk& chunk, const RowsView& rows, c
 }
 
 template <class Number>
-void explain_rows_by_points(const Program& program, const Chunk& chunk, const RowsView& rows, Workspace& work,
-                            double* values) {
-    const auto with_vectors = [&]<int V>() {
-        const RowsByPoints<V, Number> by_points(program, chunk, work);
-        const auto* row = static_cast<const Number*>(rows.data);
-        const std::size_t n_values = at(program.n_players) * at(program.n_outputs);
-        for (std::size_t r = 0; r < rows.n_rows; ++r, row += program.n_columns, values += n_values)
-            by_points.explain(row, values);
-    };
+void explain_row_by_points(const Program& program, const Chunk& chunk, const Number* row, Workspace& work,
+                           double* values) {
+    const auto with_vectors = [&]<int V>() { RowByPoints<V, Number>(program, chunk, work).explain(row, values); };
     const auto most = std::max_element(chunk.trees.begin(), chunk.trees.end(), [](const Tree& a, const Tree& b) {
                           return a.n_points < b.n_points;
                       })->n_points;
@@ -302,10 +348,23 @@ void explain_rows_by_points(const Program& program, const Chunk& chunk, const Ro
     most <= 2 * kLanes ? with_vectors.template operator()<2>() : with_vectors.template operator()<4>();
 }
 
-void explain_by_points(const Program& program, const Chunk& chunk, const RowsView& rows, Workspace& work,
-                       double* values) {
-    program.is_float32 ? explain_rows_by_points<float>(program, chunk, rows, work, values)
-                       : explain_rows_by_points<double>(program, chunk, rows, work, values);
+template <class Number>
+void explain_plainly(const Program& program, const Chunk& chunk, const RowsView& rows, Workspace& work,
+                     double* values) {
+    if (rows.n_rows == 1)
+        return explain_row_by_points(program, chunk, static_cast<const Number*>(rows.data), work, values);
+    const auto with_rows = [&]<int kRows>() {
+        RowsInChunk<kRows, Number> here(program, chunk, rows, {nullptr, nullptr}, work);
+        here.run_plainly();
+        here.add_to(values);
+    };
+    rows.n_rows <= kLanes ? with_rows.template operator()<kLanes>() : with_rows.template operator()<kBlockRows>();
+}
+
+void explain_without_constants(const Program& program, const Chunk& chunk, const RowsView& rows, Workspace& work,
+                               double* values) {
+    program.is_float32 ? explain_plainly<float>(program, chunk, rows, work, values)
+                       : explain_plainly<double>(program, chunk, rows, work, values);
 }
 
 }  // namespace
@@ -313,7 +372,7 @@ void explain_by_points(const Program& program, const Chunk& chunk, const RowsVie
 #define LTS_STRING(x) #x
 #define LTS_NAME(x) LTS_STRING(x)
 extern const Kernel kernel;
-const Kernel kernel{LTS_NAME(LTS_ISA), expand, explain, explain_by_points};
+const Kernel kernel{LTS_NAME(LTS_ISA), expand, explain, explain_without_constants};
 
 }  // namespace linear_treeshap::LTS_ISA
 LTS_END_ISA

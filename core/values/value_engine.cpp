@@ -20,10 +20,10 @@ constexpr std::size_t kTaskRows = 512;
 // ...but never so many that nobody hears Ctrl-C for long.
 constexpr std::size_t kMaxTaskWork = 50'000'000;  // leaves · outputs · tiles · rows of a chunk: a tenth of a second
 
-// So few rows are walked with no constants where these are not kept: making them costs as much as such rows.
-constexpr std::size_t kMaxRowsByPoints = 8;
-// What a leaf costs then, in rows of a full block: a row that is walked alone, and constants that are made again.
-constexpr std::size_t kRowsPerLoneRow = 16, kRowsPerExpansion = 256;
+// So few rows are walked with no constants where these are not kept: making them costs as much as walking the rows.
+constexpr std::size_t kMaxPlainRows = 256;
+// What a leaf costs then, in rows of a full block: one that is met by rows at all, and constants that are made again.
+constexpr std::size_t kRowsPerMeeting = 16, kRowsPerExpansion = 256;
 
 }  // namespace
 
@@ -61,15 +61,16 @@ std::size_t ValueEngine::rows_per_task() const {
 
 // Where tasks begin, and the end. The last ones are smaller, so that threads finish together. Where constants are made
 // again for every run of rows, few runs whose chunks are shared among the threads may be done sooner than many.
-std::vector<std::size_t> ValueEngine::cuts(std::size_t n_rows, int n_threads) const {
+std::vector<std::size_t> ValueEngine::cuts(std::size_t n_rows, int n_threads, bool is_expanding) const {
     std::vector<std::size_t> out{0};
+    const auto threads = static_cast<std::size_t>(n_threads), n_chunks = program_.chunks.size();
+    const std::size_t grain = n_blocks(n_rows) * n_chunks < threads ? kMinWalkRows : kBlockRows;
     while (out.back() < n_rows) {
         const std::size_t left = n_rows - out.back();
-        const std::size_t share = n_threads > 1 ? left / (2 * static_cast<std::size_t>(n_threads)) : left;
-        out.push_back(out.back() + std::min(left, std::min(task_rows_, round_to_blocks(share))));
+        const std::size_t share = threads > 1 ? left / (2 * threads) : left;
+        out.push_back(out.back() + std::min({left, task_rows_, std::max<std::size_t>(1, share / grain) * grain}));
     }
-    if (expanded_.data() != nullptr || n_threads == 1) return out;
-    const auto threads = static_cast<std::size_t>(n_threads), n_chunks = program_.chunks.size();
+    if (!is_expanding || n_threads == 1) return out;
     // In rows of one chunk, which a thread walks or makes constants for.
     std::size_t soonest = n_chunks * (n_rows + kRowsPerExpansion * (out.size() - 1)) / threads, best = 0;
     for (std::size_t runs = (n_rows + task_rows_ - 1) / task_rows_; runs < threads; ++runs) {
@@ -94,22 +95,21 @@ void ValueEngine::explain(const RowsView& rows, std::span<Value> values, int n_t
         return;
     }
     const bool is_expanded = expanded_.data() != nullptr;
-    const bool by_points = !is_expanded && rows.n_rows <= kMaxRowsByPoints;
-    const std::size_t rows_worth = by_points     ? kRowsPerLoneRow * rows.n_rows
-                                   : is_expanded ? rows.n_rows
-                                                 : rows.n_rows + kRowsPerExpansion;
+    const bool plainly = !is_expanded && rows.n_rows <= kMaxPlainRows;
+    const std::size_t rows_worth = rows.n_rows + (is_expanded ? 0 : plainly ? kRowsPerMeeting : kRowsPerExpansion);
     n_threads = threads_for(program_.n_leaves * rows_worth, n_threads);
     Control control(poll, program_.n_leaves * rows.n_rows);
-    explain_by_chunks(cuts(rows.n_rows, n_threads), program_.chunks.size(), row_values, values, n_threads, control,
-                      [&](std::size_t first, std::size_t n, std::size_t c, double* to, const Worker& worker) {
-                          const auto& chunk = program_.chunks[c];
-                          if (by_points)
-                              kernel_.explain_by_points(program_, chunk, rows.slice(first, n), worker.workspace(), to);
-                          else
-                              kernel_.explain(program_, chunk, rows.slice(first, n),
-                                              {expanded_.data(), one_row_.data()}, worker.workspace(), to);
-                          return worker.advance(program_.chunks[c].n_leaves * n);
-                      });
+    explain_by_chunks(
+        cuts(rows.n_rows, n_threads, !is_expanded && !plainly), program_.chunks.size(), row_values, values, n_threads,
+        control, [&](std::size_t first, std::size_t n, std::size_t c, double* to, const Worker& worker) {
+            const auto& chunk = program_.chunks[c];
+            if (plainly)
+                kernel_.explain_without_constants(program_, chunk, rows.slice(first, n), worker.workspace(), to);
+            else
+                kernel_.explain(program_, chunk, rows.slice(first, n), {expanded_.data(), one_row_.data()},
+                                worker.workspace(), to);
+            return worker.advance(program_.chunks[c].n_leaves * n);
+        });
 }
 
 template void ValueEngine::explain(const RowsView&, std::span<double>, int, const Control::Poll&) const;

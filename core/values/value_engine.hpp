@@ -25,7 +25,7 @@ class ValueEngine {
   private:
     void keep_constants();
     std::size_t rows_per_task() const;
-    std::vector<std::size_t> cuts(std::size_t n_rows, int n_threads) const;
+    std::vector<std::size_t> cuts(std::size_t n_rows, int n_threads, bool is_expanding) const;
 
     const Program& program_;
     const Kernel& kernel_;

@@ -1,6 +1,7 @@
 """A row's values have the same bits whatever threads, cuts and neighbours it is explained with.
 
-But for calls of few rows of a large model, which walk without constants, and are rounded in another order.
+But for calls of few rows of a large model, which walk without constants, and are rounded in another order,
+and a single row of one in yet another.
 """
 
 from __future__ import annotations
@@ -23,7 +24,8 @@ from linear_treeshap.model.ensemble import TreeEnsemble
 
 Values = npt.NDArray[np.floating]
 
-#: Threads start at 200,000 leaves · rows each, so most of these models have tens of thousands of leaves.
+LARGE = "too large to keep expanded"
+#: Threads are called at 50,000 leaves · rows each, so most of these models have tens of thousands of leaves.
 MODELS: dict[str, Callable[[np.random.Generator], TreeEnsemble]] = {
     "plain": lambda rng: copies(random_ensemble(rng, n_features=12, n_trees=20, max_leaves=60), 60),
     "float32": lambda rng: copies(random_ensemble(rng, n_features=9, n_trees=20, dtype="float32"), 100),
@@ -38,12 +40,12 @@ MODELS: dict[str, Callable[[np.random.Generator], TreeEnsemble]] = {
     "19 outputs per leaf": lambda rng: copies(
         random_ensemble(rng, n_features=8, n_trees=20, n_outputs=19, vector_leaves=True), 15
     ),
-    "too large to keep expanded": lambda rng: copies(
+    LARGE: lambda rng: copies(
         random_ensemble(rng, n_features=40, n_trees=20, max_depth=25, max_leaves=900), 8
     ),
 }
 #: Calls of no more rows than this walk a large model without constants.
-FEW_ROWS = 8
+FEW_ROWS = 256
 
 
 def values(engine: ValueEngine, rows: Values, n_jobs: int, dtype: npt.DTypeLike = np.float64) -> Values:
@@ -63,15 +65,15 @@ def cut(rng: np.random.Generator, n_rows: int, least: int = 1) -> list[slice]:
 @pytest.mark.parametrize("kernel", _core.kernels())
 @pytest.mark.parametrize("model", MODELS)
 def test_bits_do_not_depend_on_threads_or_cuts(model: str, kernel: str) -> None:
-    """One to 300 rows, in one call or several, on one to eight threads, to float64 or float32."""
+    """One to 600 rows, in one call or several, on one to eight threads, to float64 or float32."""
     rng = np.random.default_rng(len(model))
     ensemble = MODELS[model](rng)
     engine = value_engine(ensemble, kernel=kernel)
-    all_rows = rows_as_read(rng, ensemble, 300)
+    least, most = (FEW_ROWS + 1, 600) if model == LARGE else (1, 300)
+    all_rows = rows_as_read(rng, ensemble, most)
     whole = values(engine, all_rows, n_jobs=1)
-    least = FEW_ROWS + 1 if model == "too large to keep expanded" else 1
-    for n_rows in (300, int(rng.integers(20, 200)), least + int(rng.integers(1, 20)), least):
-        first = int(rng.integers(301 - n_rows))
+    for n_rows in (most, least + int(rng.integers(20, 200)), least + int(rng.integers(1, 20)), least):
+        first = int(rng.integers(most + 1 - n_rows))
         rows, expected = (a[first : first + n_rows] for a in (all_rows, whole))
         n_jobs = int(rng.integers(2, 9))
         assert values(engine, rows, n_jobs).tobytes() == expected.tobytes(), f"{n_jobs} threads"
@@ -79,6 +81,19 @@ def test_bits_do_not_depend_on_threads_or_cuts(model: str, kernel: str) -> None:
         assert np.concatenate(pieces).tobytes() == expected.tobytes()
         single = values(engine, rows, n_jobs, np.float32)
         assert single.tobytes() == expected.astype(np.float32).tobytes()
+
+
+@pytest.mark.parametrize("kernel", _core.kernels())
+def test_bits_of_few_rows_do_not_depend_on_threads_or_cuts(kernel: str) -> None:
+    """From two rows on."""
+    rng = np.random.default_rng(len(kernel))
+    ensemble = MODELS[LARGE](rng)
+    engine = value_engine(ensemble, kernel=kernel)
+    rows = rows_as_read(rng, ensemble, FEW_ROWS)
+    whole = values(engine, rows, n_jobs=1)
+    assert values(engine, rows, n_jobs=5).tobytes() == whole.tobytes()
+    pieces = [values(engine, rows[part], int(rng.integers(1, 9))) for part in cut(rng, FEW_ROWS, 2)]
+    assert np.concatenate(pieces).tobytes() == whole.tobytes()
 
 
 @pytest.mark.parametrize("kernel", _core.kernels())
@@ -95,7 +110,7 @@ def test_few_rows_of_a_large_model_equal_the_definition(
     )
     times = 4_000_000 // (small.n_nodes * n_outputs)  # some 32 MiB of constants, and more
     engine = value_engine(copies(small, times), kernel=kernel)
-    rows = rows_as_read(rng, small, FEW_ROWS)
+    rows = rows_as_read(rng, small, 12)
     expected = times * np.array(
         [oracle.as_float(oracle.shapley_values(small, row, by="leaves")) for row in rows]
     )
@@ -105,23 +120,25 @@ def test_few_rows_of_a_large_model_equal_the_definition(
     )
     for n_jobs in (2, 5):
         assert values(engine, rows, n_jobs).tobytes() == found.tobytes()
-    many = values(engine, np.repeat(rows, 3, axis=0), n_jobs=1)[::3]  # with constants
-    assert many.tobytes() != found.tobytes(), "the model is too small to test what it should"
-    np.testing.assert_allclose(found, many, rtol=0, atol=1e-13 * np.abs(many).max())
+    alone = np.concatenate([values(engine, rows[i : i + 1], n_jobs=1 + i % 2) for i in range(len(rows))])
+    n_times = FEW_ROWS // len(rows) + 1
+    many = values(engine, np.repeat(rows, n_times, axis=0), n_jobs=1)[::n_times]  # with constants
+    for others in (alone, many):
+        assert others.tobytes() != found.tobytes(), "the model is too small to test what it should"
+        np.testing.assert_allclose(found, others, rtol=0, atol=1e-13 * np.abs(many).max())
 
 
 @pytest.mark.parametrize("kernel", _core.kernels())
-def test_a_large_model_keeps_its_digits_where_rare_leaves_are_huge(kernel: str) -> None:
-    """Repeated players with an absent weight of 1e-9 above them, and leaves as large as they are rare."""
-    small = chain([0, 1, 0, 2, 1, 0], share=1e-3)
+@pytest.mark.parametrize("features", [[0, 1, 0, 2, 1, 0], [0, 1, 2]])
+def test_a_large_model_keeps_its_digits_where_rare_leaves_are_huge(features: list[int], kernel: str) -> None:
+    """Players with an absent weight of 1e-9, repeated or in a clean bottom; leaves as huge as rare."""
+    small = chain(features, share=1e-3)
     rare = dataclasses.replace(small, value=small.value / np.maximum(small.reach, 1e-30)[:, None])
     times = 300_000
     engine = value_engine(copies(rare, times), kernel=kernel)
     rows = np.array(list(itertools.product([-1.0, 1.0], repeat=3)))
-    found = values(engine, rows, n_jobs=1) / times
-    expected = np.array([oracle.as_float(oracle.shapley_values(rare, row)) for row in rows]).reshape(
-        found.shape
-    )
-    np.testing.assert_allclose(
-        found, expected, rtol=0, atol=1e-13 * np.abs(expected).max(axis=1, keepdims=True).max()
-    )
+    exact = [oracle.as_float(oracle.shapley_values(rare, row)) for row in rows]
+    expected = np.array(exact).reshape(len(rows), -1)
+    for n_rows in (1, len(rows)):
+        found = values(engine, rows[:n_rows], n_jobs=1)[:, :, 0] / times
+        np.testing.assert_allclose(found, expected[:n_rows], rtol=0, atol=1e-13 * np.abs(expected).max())
