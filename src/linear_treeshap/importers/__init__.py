@@ -13,6 +13,7 @@ and those of which there is something to say
 - ``advice(model, method)``: how to explain a prediction method that has trees of its own;
 - ``LIBRARY``: its name, for people to read;
 - ``BEGINNINGS`` and ``read_file(path)``: how its files begin, and what is in them;
+- ``is_file_of_model(path)``: where files of others begin in the same way;
 - ``is_directory_of_model(path)``: where models are directories;
 - ``read_rows(X, ensemble, model)``: the rows in the library's own containers; the model is None if it is not
   at hand;
@@ -279,7 +280,7 @@ def importer_name(model: Any) -> str:
 def importer_of_file(path: Path) -> Any:
     """The module of this package that reads a file, by its first bytes; None if it can only be our own.
 
-    A directory is told by what is in it.
+    A directory is told by what is in it, and so is a file whose first bytes are those of others, too.
     """
     if path.is_dir():
         for module in file_importers():
@@ -293,7 +294,11 @@ def importer_of_file(path: Path) -> Any:
         raise FileFormatError(f"There is no file {str(path)!r}.")
     with path.open("rb") as file:
         head = file.read(16)
-    return next((module for module in file_importers() if head.startswith(module.BEGINNINGS)), None)
+    for module in file_importers():
+        is_sure = getattr(module, "is_file_of_model", lambda path: True)
+        if head.startswith(module.BEGINNINGS) and is_sure(path):
+            return module
+    return None
 
 
 def file_importers() -> list[Any]:

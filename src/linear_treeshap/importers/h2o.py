@@ -27,7 +27,7 @@ from ..model.row_format import RowFormat
 from .assemble import NodeArrays
 from .h2o_trees import Tree, parse_tree
 
-__all__ = ["BEGINNINGS", "LIBRARY", "read_file", "to_ensemble"]
+__all__ = ["BEGINNINGS", "LIBRARY", "is_file_of_model", "read_file", "to_ensemble"]
 
 LIBRARY = "H2O"
 BEGINNINGS = (b"PK\x03\x04",)
@@ -40,6 +40,17 @@ def to_ensemble(model: Any) -> TreeEnsemble:
     """Of a model on a server: by its MOJO, which some releases of H2O do not write without a licence."""
     with tempfile.TemporaryDirectory() as directory:
         return read_file(Path(model.download_mojo(directory)))
+
+
+def is_file_of_model(path: Path) -> bool:
+    """Is this zip a MOJO? Others put models into zips as well: skops does, under another name."""
+    if path.suffix == ".zip":
+        return True
+    try:
+        with zipfile.ZipFile(path) as archive:
+            return "model.ini" in archive.namelist()
+    except (zipfile.BadZipFile, OSError, ValueError, NotImplementedError):
+        return False
 
 
 def read_file(path: Path) -> TreeEnsemble:
