@@ -26,6 +26,7 @@ from ..model.ensemble import TreeEnsemble
 from ..model.row_format import RowFormat
 from .assemble import NodeArrays
 from .h2o_trees import Tree, parse_tree
+from .packed import require_modest
 
 __all__ = ["BEGINNINGS", "LIBRARY", "is_file_of_model", "read_file", "to_ensemble"]
 
@@ -57,6 +58,7 @@ def read_file(path: Path) -> TreeEnsemble:
     """Read a MOJO; neither H2O nor Java is needed."""
     try:
         with zipfile.ZipFile(path) as archive:
+            require_modest(archive)
             return _build(_Mojo(archive))
     except UnsupportedModelError:
         raise

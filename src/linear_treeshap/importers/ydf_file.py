@@ -7,7 +7,6 @@ each node where missing values go.
 
 from __future__ import annotations
 
-import gzip
 import zlib
 from dataclasses import dataclass
 from pathlib import Path
@@ -19,6 +18,7 @@ import numpy.typing as npt
 from ..errors import FileFormatError, UnsupportedModelError
 from ..model.ensemble import TreeEnsemble
 from .assemble import NodeArrays
+from .packed import unpacked
 from .protobuf import Message, Messages, packed_integers
 from .ydf_columns import SPEC, Column, Columns
 
@@ -89,8 +89,8 @@ def _blobs(path: Path, name: str, n_shards: int) -> tuple[Array, Array, Array]:
                 "The nodes of this model are not in YDF's own format. Load it with YDF and save it again."
             )
         try:
-            body = gzip.decompress(content[8:]) if content[2:5] == b"\1\0\1" else content[8:]
-        except (OSError, EOFError, zlib.error) as error:
+            body = unpacked(content[8:]) if content[2:5] == b"\1\0\1" else content[8:]
+        except (EOFError, zlib.error) as error:
             raise FileFormatError(f"its nodes are damaged ({error}).") from error
         here = 0
         while here < len(body):
