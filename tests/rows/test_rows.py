@@ -6,15 +6,17 @@ import math
 import time
 from collections.abc import Callable
 from decimal import Decimal
-from typing import Any
+from typing import Any, Literal
 
 import numpy as np
 import pytest
 
 from linear_treeshap import TreeExplainer
 from linear_treeshap.errors import InputError
+from linear_treeshap.model.lookups import Lookup
 from linear_treeshap.model.row_format import Label, RowFormat
 from linear_treeshap.rows.frames import is_numbering, match_columns
+from linear_treeshap.rows.lookups import with_lookups
 from linear_treeshap.rows.rows import Rows, read_rows
 
 pd = pytest.importorskip("pandas")
@@ -451,3 +453,18 @@ def test_whole_numbers_of_arrow_are_rounded_as_all_others(number: int) -> None:
     table = pa.table({"a": pa.array([number, None], pa.int64())})
     (first, second) = everything(read_rows(table, RowFormat(1, ("a",))))[:, 0]
     assert (first, math.isnan(second)) == (float(number), True)
+
+
+DTYPES: tuple[Literal["float32", "float64"], ...] = ("float32", "float64")
+
+
+def test_numbers_are_looked_up_for_models_of_either_dtype() -> None:
+    """Tables are float32; a sum with a model of float64 has that dtype."""
+    numbers = np.arange(6, dtype=np.float32).reshape(3, 2)
+    lookup = Lookup((0,), (), (), np.array([3, 7], dtype=np.uint64), numbers)
+    for n_rows in (2, 40):  # a table of what occurs, or row by row
+        hashes = {0: np.resize(np.array([3.0, 9.0]), n_rows)}
+        formats = [RowFormat(1, dtype=dtype, hashes={0: (3, 9)}, lookups=(lookup,)) for dtype in DTYPES]
+        narrow, wide = (with_lookups(np.zeros((n_rows, 1)), hashes, one) for one in formats)
+        assert [one.dtype for one in (narrow, wide)] == [np.float32, np.float64]
+        np.testing.assert_array_equal(narrow, wide)

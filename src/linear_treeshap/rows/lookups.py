@@ -107,16 +107,17 @@ class _Parts:
         """Write (n_numbers, n_rows) what the table has for each row."""
         asked: tuple[int | Above | Equal, ...] = (*lookup.categories, *lookup.above, *lookup.equal)
         parts = [self._part(one) for one in asked]
+        numbers = lookup.numbers.astype(out.dtype, copy=False)  # which is wider beside models of float64
         if prod(len(part.values) for part in parts) <= max(out.shape[1], 1):
             keys, known = _keys([(part.values, part.is_known) for part in parts], is_grid=True)
             of_row = parts[0].of_row
             for part in parts[1:]:
                 of_row = of_row * len(part.values) + part.of_row
-            table = np.ascontiguousarray(lookup.numbers[_places(lookup, keys, known)].T)
+            table = np.ascontiguousarray(numbers[_places(lookup, keys, known)].T)
             np.take(table, of_row, axis=1, out=out, mode="clip")  # "raise" would make a copy first
         else:
             by_row = [(part.values[part.of_row], part.is_known[part.of_row]) for part in parts]
-            out[...] = lookup.numbers[_places(lookup, *_keys(by_row, is_grid=False))].T
+            out[...] = numbers[_places(lookup, *_keys(by_row, is_grid=False))].T
 
     def _part(self, asked: int | Above | Equal) -> _Part:
         if asked not in self._made:
