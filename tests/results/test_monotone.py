@@ -78,6 +78,7 @@ MODELS: list[Callable[[Any, Any], Any]] = [
 ]  # fmt: skip
 
 
+@pytest.mark.filterwarnings("ignore:.*booster=dart. is deprecated:UserWarning")
 @pytest.mark.parametrize("train", MODELS, ids=lambda train: train.__name__)
 def test_constraints_are_read_kept_and_signs_follow(train: Any, X: Any, y: Any, tmp_path: Path) -> None:
     model = train(X, y)
