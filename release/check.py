@@ -73,6 +73,8 @@ def twice() -> None:
     for python in _builders().values():
         again = _wheel(python, _source(), BUILD / "a folder with another name", BUILD / "again")
         first = WHEELS / "plain" / again.name
+        if not first.exists():
+            sys.exit(f"{first.name} is not there to compare with: let the step wheels come before this one.")
         if _sha256(first) != _sha256(again):
             sys.exit(f"{again.name}: two builds differ in {', '.join(_differing(first, again))}")
         _say(f"{again.name}: built twice, {_sha256(again)}")
