@@ -36,6 +36,7 @@ import numpy.typing as npt
 from ..errors import FileFormatError, InputError, LinearTreeShapError, UnsupportedModelError
 from ..model.ensemble import TreeEnsemble
 from ..model.saved_model import SavedModel
+from ..rows.columns import title
 from ..rows.rows import Rows
 from ..rows.rows import read_rows as read_plain_rows
 
@@ -237,7 +238,28 @@ def read_rows(X: Any, ensemble: TreeEnsemble, model: Any = None) -> Rows:
             rows = importer.read_rows(X, ensemble, model if is_own else None)
             assert isinstance(rows, Rows)
             return rows
+        _refuse_lost_types(X, ensemble)
     return read_plain_rows(X, ensemble.row_format)
+
+
+def _refuse_lost_types(X: Any, ensemble: TreeEnsemble) -> None:
+    """One row of a frame has lost the types of its columns: without labels, is 20 a label or a code?
+
+    XGBoost before 3.1 keeps no labels. LightGBM, whose numbers are truncated, keeps those of every frame.
+    """
+    import narwhals.stable.v1 as nw
+
+    row_format = ensemble.row_format
+    if not row_format.numbers_are_codes or not nw.dependencies.is_pandas_series(X):
+        return
+    asked = set(ensemble.feature[ensemble.category_set >= 0].tolist())
+    unknown = sorted(asked - row_format.labelled - row_format.truncated)
+    if unknown:
+        raise InputError(
+            f"The model has categories in {title(row_format, unknown[0])} and does not know their labels. A "
+            f"Series or a dictionary has no types: a number there could be a label or a code. Pass a frame "
+            f"of this one row, frame.iloc[[i]], with the types of the training data, or an array of codes."
+        )
 
 
 def class_names(model: Any) -> Iterator[str]:
