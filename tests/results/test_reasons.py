@@ -100,7 +100,17 @@ def test_one_line_for_each_row() -> None:
     assert wide["value_2"].fillna(0).tolist() == [3.0, 0.0]
 
 
+def test_numbers_stay_numbers_beside_categories() -> None:
+    table = pd.DataFrame({"city": pd.Categorical(["Rome", None]), "age": [30, 40], "share": [0.5, np.nan]})
+    table["own"] = [True, False]
+    e = Explanation(np.array([[4.0, 3.0, 2.0, 1.0]] * 2), 0.0, table, tuple(table.columns))
+    assert e.reasons(toward="up")["data"].tolist() == ["Rome", 30, 0.5, True, None, 40, None, False]
+    assert e.top(2, layout="wide")["data_2"].tolist() == [30, 40]
+    assert e.top(2, layout="wide")["data_2"].dtype == np.int64
+
+
 def test_frames_of_polars_and_texts_among_numbers() -> None:
+    """A column of polars has one type: where numbers and texts meet, it is text."""
     pl = pytest.importorskip("polars")
     table = pl.DataFrame({"city": ["Rome", None], "age": [30, 40]})
     e = Explanation(np.array([[2.0, 1.0], [2.0, 1.0]]), 0.0, table, ("city", "age"))
@@ -108,6 +118,9 @@ def test_frames_of_polars_and_texts_among_numbers() -> None:
     assert isinstance(found, pl.DataFrame)
     assert found["data"].to_list() == ["Rome", "30", None, "40"]
     assert e.top(1)["data"].to_list() == ["Rome", None]
+    numbers = table.select("age", share=pl.Series([0.5, None]), city="city")
+    e = Explanation(np.array([[2.0, 1.0, 0.0]] * 2), 0.0, numbers, tuple(numbers.columns))
+    assert e.top(2)["data"].to_list() == [30.0, 0.5, 40.0, None]
     assert e.reasons(3, toward="up", layout="wide")["feature_3"].to_list() == [None, None]
 
 

@@ -460,14 +460,14 @@ class Explanation:
 
     @property
     def cells(self) -> list[Any] | None:
-        """The cells of each column; where columns are of different kinds, as texts, and None if missing."""
+        """The cells of each column, as Python has them: numbers, texts, and None where one is missing."""
         if self.table is None:
             return None
         data = self.data.toarray() if hasattr(self.data, "toarray") else np.asarray(self.data)
         columns = data.reshape(self.full.shape[:2]).T
         if data.dtype != object:
             return [column.tolist() for column in columns]
-        return [[None if is_missing(cell) else str(cell) for cell in column] for column in columns.tolist()]
+        return [[None if is_missing(cell) else _plain(cell) for cell in column] for column in columns]
 
     @property
     def importances(self) -> npt.NDArray[np.float64]:
@@ -530,6 +530,10 @@ class Explanation:
 def _several(asked: Places) -> slice | npt.NDArray[np.intp]:
     """A single place as a slice of one, so that no dimension is lost yet."""
     return slice(asked, asked + 1) if isinstance(asked, int) else asked
+
+
+def _plain(cell: Any) -> Any:
+    return cell.item() if isinstance(cell, np.generic) else cell
 
 
 @cache

@@ -169,7 +169,9 @@ def to_array(table: Any) -> Any:
 def make_frame(columns: Mapping[str, Any], *, like: Any = None, row_labels: Any = None) -> Any:
     """A data frame of ``columns`` in the library of the frame ``like``; for pandas with ``row_labels``.
 
-    Without a frame to follow it is pandas' if that is installed, else polars'.
+    Without a frame to follow it is pandas' if that is installed, else polars'. Cells of different kinds in
+    one list, numbers and texts for instance, stay what they are in pandas; with others a column has one type,
+    which is then text.
     """
     import narwhals.stable.v1 as nw
 
@@ -182,10 +184,21 @@ def make_frame(columns: Mapping[str, Any], *, like: Any = None, row_labels: Any 
             "A data frame was asked for, and neither pandas nor polars is installed. "
             "Run: pip install pandas (or: pip install polars). The numbers themselves are in .values."
         )
+    if library.__name__ != "pandas":
+        columns = {title: _of_one_kind(cells) for title, cells in columns.items()}
     frame = nw.to_native(nw.from_dict(dict(columns), native_namespace=library))
     if row_labels is not None and nw.dependencies.is_pandas_dataframe(frame):
         frame.index = row_labels
     return frame
+
+
+def _of_one_kind(cells: Any) -> Any:
+    """A list whose cells have one type: all numbers as float, else as texts."""
+    kinds = {type(cell) for cell in cells} - {type(None)} if isinstance(cells, list) else set()
+    if len(kinds) < 2:
+        return cells
+    common = float if kinds == {int, float} else str
+    return [None if cell is None else common(cell) for cell in cells]
 
 
 def named(array: Array, names: Sequence[str]) -> Any:
