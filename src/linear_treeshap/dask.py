@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
-from .errors import InputError, MissingDependencyError
+from .errors import InputError, MissingDependencyError, how_to_install
 from .explainer import TreeExplainer
 from .importance import importance_of, interactions_of
 from .streams.arrow import plain_texts, require_arrow
@@ -29,7 +29,7 @@ try:
     import pandas
 except ImportError as missing:
     raise MissingDependencyError(
-        "linear_treeshap.dask runs on Dask, which is not installed. Run: pip install 'linear-treeshap[dask]'."
+        f"linear_treeshap.dask runs on Dask, which is not installed. {how_to_install('dask')}"
     ) from missing
 
 __all__ = ["explain", "global_importance", "global_interactions"]

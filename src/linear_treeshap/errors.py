@@ -24,6 +24,7 @@ __all__ = [
     "ModelError",
     "UnreadableRowsError",
     "UnsupportedModelError",
+    "how_to_install",
 ]
 
 
@@ -57,3 +58,11 @@ class AdditivityError(LinearTreeShapError, AssertionError):
 
 class MissingDependencyError(LinearTreeShapError, ImportError):
     """An optional library is needed for this and is not installed."""
+
+
+def how_to_install(extra: str) -> str:
+    """The end of a MissingDependencyError: the command that installs what this extra brings along.
+
+    From source, because no package index has the library yet.
+    """
+    return f"Run, in a checkout of linear-treeshap: pip install '.[{extra}]'"

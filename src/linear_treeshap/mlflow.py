@@ -12,7 +12,7 @@ from pathlib import Path
 from typing import Any
 
 from . import __version__
-from .errors import InputError, MissingDependencyError
+from .errors import InputError, MissingDependencyError, how_to_install
 from .explainer import TreeExplainer
 
 try:
@@ -20,8 +20,8 @@ try:
     from mlflow.models import infer_signature
 except ImportError as error:
     raise MissingDependencyError(
-        "linear_treeshap.mlflow keeps explainers in MLflow, which is not installed. Run: "
-        "pip install 'linear-treeshap[mlflow]'."
+        f"linear_treeshap.mlflow keeps explainers in MLflow, which is not installed. "
+        f"{how_to_install('mlflow')}"
     ) from error
 
 __all__ = ["ExplainerModel", "log_model", "save_model"]

@@ -8,7 +8,7 @@ from __future__ import annotations
 import pickle
 from typing import TYPE_CHECKING, Any
 
-from .errors import InputError, MissingDependencyError
+from .errors import InputError, MissingDependencyError, how_to_install
 from .explainer import TreeExplainer
 from .streams.arrow import plain_texts, require_arrow
 from .streams.batch_explainer import BatchExplainer, Options, used_beside
@@ -26,8 +26,7 @@ try:
     from ray.data.aggregate import AggregateFn
 except ImportError as missing:
     raise MissingDependencyError(
-        "linear_treeshap.ray runs on Ray Data, which is not installed. "
-        "Run: pip install 'linear-treeshap[ray]'."
+        f"linear_treeshap.ray runs on Ray Data, which is not installed. {how_to_install('ray')}"
     ) from missing
 
 __all__ = ["Explain", "explain", "global_importance", "global_interactions"]

@@ -13,7 +13,7 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
-from .errors import InputError, MissingDependencyError
+from .errors import InputError, MissingDependencyError, how_to_install
 from .explainer import TreeExplainer
 from .storage.in_memory import from_bytes, to_bytes
 from .streams.arrow import plain_texts, require_arrow
@@ -39,8 +39,7 @@ try:
     from pyspark.sql.pandas.types import to_arrow_type
 except ImportError as missing:
     raise MissingDependencyError(
-        "linear_treeshap.spark runs on Spark, and pyspark is not installed. "
-        "Run: pip install 'linear-treeshap[spark]'."
+        f"linear_treeshap.spark runs on Spark, and pyspark is not installed. {how_to_install('spark')}"
     ) from missing
 
 __all__ = ["ShapTransformer", "explain", "global_importance", "global_interactions", "spark_udf"]

@@ -293,7 +293,7 @@ def test_a_missing_pyarrow_says_how_to_get_it(
     """It is an extra."""
     monkeypatch.setitem(sys.modules, "pyarrow", None)
     said = fail(capsys, "explain", "model.json", "rows.csv", "-o", "out.csv")
-    assert "pip install 'linear-treeshap[cli]'" in said
+    assert "pip install '.[cli]'" in said
 
 
 # -- in a process of its own ------------------------------------------------------------------------------

@@ -358,7 +358,7 @@ def test_a_gpu_that_is_not_there_is_an_error_that_says_what_to_do(
 ) -> None:
     monkeypatch.setitem(sys.modules, "cupy", None)
     ensemble = complete(2, 2)
-    with pytest.raises(MissingDependencyError, match=r"pip install 'linear-treeshap\[cuda13\]'"):
+    with pytest.raises(MissingDependencyError, match=r"pip install '\.\[cuda13\]'"):
         TreeExplainer(ensemble, device="cuda")
     with pytest.raises(MissingDependencyError, match="CuPy"):
         TreeExplainer(ensemble, np.zeros((3, 2)), device="cuda:1")

@@ -302,5 +302,5 @@ def test_an_engine_that_is_not_installed_says_how_to_get_it(
     monkeypatch.delitem(sys.modules, f"linear_treeshap.{adapter}", raising=False)
     with pytest.raises(MissingDependencyError) as error:
         import_module(f"linear_treeshap.{adapter}")
-    assert f"pip install 'linear-treeshap[{adapter}]'" in str(error.value)
+    assert f"pip install '.[{adapter}]'" in str(error.value)
     assert "\n" not in str(error.value)

@@ -18,7 +18,7 @@ _TOP = """\
 This page is made from the commands' own help (`python tests/support/command_line_page.py`).
 
 ```sh
-pip install 'linear-treeshap[cli]'    # with pyarrow, which reads and writes the tables
+pip install '.[cli]'    # in a checkout, with pyarrow, which reads and writes the tables
 linear-treeshap explain model.json rows.parquet -o values.parquet --key id
 ```
 
@@ -27,7 +27,7 @@ arithmetic of its own.
 
 **Models** are recognised by their content, and read without the library that wrote them: XGBoost's `.json`
 and `.ubj`, LightGBM's text, CatBoost's `.cbm`, files of treelite and of `linear_treeshap.save`. A
-scikit-learn model saved by skops needs `pip install 'linear-treeshap[skops]'`, and types that skops does not
+scikit-learn model saved by skops needs `pip install '.[skops]'`, and types that skops does not
 know to be harmless are listed and refused unless each is trusted by name. A pickle can run any code when it
 is read, so it is refused unless `--allow-pickle` is given.
 

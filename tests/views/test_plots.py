@@ -222,5 +222,5 @@ def test_without_the_libraries_the_error_names_the_extra(
     single: Explanation, monkeypatch: pytest.MonkeyPatch, absent: str
 ) -> None:
     monkeypatch.setitem(sys.modules, absent, None)
-    with pytest.raises(MissingDependencyError, match=r"pip install 'linear-treeshap\[plots\]'"):
+    with pytest.raises(MissingDependencyError, match=r"pip install '\.\[plots\]'"):
         single.plot.bar()

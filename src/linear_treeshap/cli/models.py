@@ -14,7 +14,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
-from ..errors import FileFormatError, InputError, LinearTreeShapError, MissingDependencyError
+from ..errors import FileFormatError, InputError, LinearTreeShapError, MissingDependencyError, how_to_install
 from ..explainer import TreeExplainer
 from ..importers import file_importers, importer_of_file, library_of
 
@@ -152,8 +152,7 @@ def _read_skops(path: Path, trust: Sequence[str]) -> Any:
         import skops.io
     except ImportError as error:
         raise MissingDependencyError(
-            f"{str(path)!r} looks like a skops file, and skops is not installed. "
-            f"Run: pip install 'linear-treeshap[skops]'."
+            f"{str(path)!r} looks like a skops file, and skops is not installed. {how_to_install('skops')}"
         ) from error
     try:
         unknown = [name for name in skops.io.get_untrusted_types(file=path) if name not in trust]

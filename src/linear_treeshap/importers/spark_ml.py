@@ -23,7 +23,7 @@ from typing import Any
 import numpy as np
 import numpy.typing as npt
 
-from ..errors import FileFormatError, MissingDependencyError, ModelError
+from ..errors import FileFormatError, MissingDependencyError, ModelError, how_to_install
 from ..model.ensemble import TreeEnsemble
 from ..model.links import Link, Logistic
 from ..model.row_format import Label, RowFormat
@@ -75,7 +75,7 @@ def read_file(path: Path) -> TreeEnsemble:
     except ImportError as error:
         raise MissingDependencyError(
             f"{str(path)!r} is a model of Spark, whose trees are in Parquet, and pyarrow is not installed. "
-            f"Run: pip install 'linear-treeshap[cli]'."
+            f"{how_to_install('cli')}"
         ) from error
     metadata = _metadata(path)
     name = str(metadata.get("class", "")).rpartition(".")[2]

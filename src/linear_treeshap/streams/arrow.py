@@ -10,7 +10,7 @@ from importlib import import_module
 from itertools import chain
 from typing import Any
 
-from ..errors import InputError, MissingDependencyError
+from ..errors import InputError, MissingDependencyError, how_to_install
 
 __all__ = ["is_text", "plain_texts", "plain_type", "require_arrow", "tables_of"]
 
@@ -22,7 +22,7 @@ def require_arrow() -> Any:
     except ImportError as error:
         raise MissingDependencyError(
             "Data files and record batches are read and written by pyarrow, which is not installed. "
-            "Run: pip install 'linear-treeshap[cli]'."
+            f"{how_to_install('cli')}"
         ) from error
 
 

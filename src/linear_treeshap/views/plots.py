@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
-from ..errors import InputError, MissingDependencyError
+from ..errors import InputError, MissingDependencyError, how_to_install
 
 if TYPE_CHECKING:
     from ..results.explanation import Explanation
@@ -215,4 +215,4 @@ def _missing(library: str) -> bool:
 
 
 def _hint(library: str) -> str:
-    return f"This needs {library}, which is not installed. Run: pip install 'linear-treeshap[plots]'"
+    return f"This needs {library}, which is not installed. {how_to_install('plots')}"

@@ -18,7 +18,7 @@ from typing import Any
 
 import numpy as np
 
-from ...errors import InputError, MissingDependencyError
+from ...errors import InputError, MissingDependencyError, how_to_install
 from ..contract import Told, Values
 from ..threads import available_cpus
 from .device import SOURCES, Explain, Kernel
@@ -71,8 +71,8 @@ def _cupy(device: str) -> Any:
         import cupy
     except ImportError as error:
         raise MissingDependencyError(
-            f"device={device!r} needs CuPy: pip install 'linear-treeshap[cuda13]', or "
-            f"'linear-treeshap[cuda12]' where the driver knows CUDA 12 and not 13 (nvidia-smi says which)."
+            f"device={device!r} needs CuPy, which is not installed. {how_to_install('cuda13')} (or "
+            f"'.[cuda12]' where the driver knows CUDA 12 and not 13: nvidia-smi says which)"
         ) from error
     return cupy
 

@@ -16,7 +16,7 @@ from pathlib import Path
 from string import Template
 from typing import Any
 
-from ...errors import MissingDependencyError
+from ...errors import MissingDependencyError, how_to_install
 
 __all__ = ["render"]
 
@@ -54,7 +54,7 @@ def _library() -> str:
     found = find_spec("bokeh")
     if found is None or found.origin is None:
         raise MissingDependencyError(
-            "The report needs bokeh, which is not installed. Run: pip install 'linear-treeshap[report]'"
+            f"The report needs bokeh, which is not installed. {how_to_install('report')}"
         )
     folder = Path(found.origin).parent / "server" / "static" / "js"
     return "\n".join(
