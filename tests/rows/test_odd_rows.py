@@ -96,3 +96,28 @@ def test_categories_in_polars_do_not_end_the_process() -> None:
 def test_rows_of_different_lengths_are_no_table() -> None:
     with pytest.raises(InputError, match="rows differ in length"):
         TreeExplainer(zoo.load("sklearn_random_forest_regressor").model).shap_values([[1.0, 2.0], [3.0]])
+
+
+def test_columns_with_levels_are_known_by_the_names_that_xgboost_gives_them() -> None:
+    """It joins the levels of a MultiIndex by spaces; one row of them has the same names."""
+    xgboost = pytest.importorskip("xgboost")
+    columns = pd.MultiIndex.from_tuples([("size", "width"), ("size", 1), ("colour", "(red)")])
+    frame = pd.DataFrame(np.random.default_rng(0).normal(size=(50, 3)), columns=columns)
+    model = xgboost.XGBRegressor(n_estimators=3, n_jobs=1).fit(frame, frame.iloc[:, 1])
+    explainer = TreeExplainer(model)
+    values = explainer.shap_values(frame)
+    np.testing.assert_array_equal(values, explainer.shap_values(frame.to_numpy()))
+    np.testing.assert_array_equal(explainer.shap_values(frame.iloc[3]), values[3])
+    np.testing.assert_array_equal(explainer.shap_values(frame[frame.columns[::-1]]), values[:, ::-1])
+
+
+def test_columns_that_the_model_does_not_read_may_share_a_name() -> None:
+    """As after a join; those that it reads may not."""
+    xgboost = pytest.importorskip("xgboost")
+    frame = pd.DataFrame(np.random.default_rng(0).normal(size=(50, 2)), columns=["f1", "f2"])
+    explainer = TreeExplainer(xgboost.XGBRegressor(n_estimators=3, n_jobs=1).fit(frame, frame["f1"]))
+    joined = pd.concat([frame, frame.assign(note="x")[["note"]], frame.assign(note="y")[["note"]]], axis=1)
+    np.testing.assert_array_equal(explainer.shap_values(joined), explainer.shap_values(frame))
+    np.testing.assert_array_equal(explainer.shap_values(joined.iloc[0]), explainer.shap_values(frame)[0])
+    with pytest.raises(InputError, match="more than one column of the name 'f1'"):
+        explainer.shap_values(pd.concat([joined, frame[["f1"]]], axis=1))

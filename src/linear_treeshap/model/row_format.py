@@ -7,7 +7,9 @@ reads the user's rows by it.
 
 from __future__ import annotations
 
+import ast
 import math
+from collections.abc import Iterator
 from dataclasses import dataclass, field, fields
 from functools import cached_property
 from typing import Literal
@@ -27,6 +29,15 @@ MAX_FEATURES = 1 << 22
 
 #: A category as the user wrote it.
 Label = str | int | float | bool
+
+
+def _other_names(name: str) -> Iterator[str]:
+    yield name.replace(" ", "_")
+    if name.startswith("("):  # the levels of a column, as Python writes a tuple
+        try:
+            yield " ".join(map(str, ast.literal_eval(name)))
+        except (SyntaxError, TypeError, ValueError):
+            return
 
 
 def check_n_features(n_features: int) -> None:
@@ -123,9 +134,11 @@ class RowFormat:
         return tuple(lookup.columns for lookup in self.lookups for _ in range(lookup.n_numbers))
 
     def known_name(self, name: str) -> str:
-        """The name by which the model knows a column: LightGBM writes underscores for spaces."""
-        underscored = name.replace(" ", "_")
-        return underscored if name not in self._names and underscored in self._names else name
+        """The name by which the model knows a column: LightGBM writes underscores for spaces, and XGBoost
+        spaces between the levels of a MultiIndex."""
+        if name in self._names:
+            return name
+        return next((other for other in _other_names(name) if other in self._names), name)
 
     def knows(self, name: str) -> bool:
         """Does the model have a column of this name?"""

@@ -161,9 +161,17 @@ def numbers_of_objects(values: Sequence[Any], row_format: RowFormat, feature: in
         except (TypeError, ValueError, OverflowError):
             raise InputError(
                 f"In {title(row_format, feature)}, row {row}, a number was expected, got {value!r} "
-                f"({type(value).__name__}). Encode the column as it was when the model was trained."
+                f"({type(value).__name__}). {_remedy(value)}"
             ) from None
     return numbers
+
+
+def _remedy(value: Any) -> str:
+    try:
+        float(value if isinstance(value, str) else "")
+    except ValueError:
+        return "Encode the column as it was when the model was trained."
+    return "Text is not taken for a number here: convert the column, by astype(float) for instance."
 
 
 def is_missing(value: Any) -> bool:

@@ -154,6 +154,8 @@ def take_columns(table: Any, columns: Sequence[int]) -> Any:
         return None if table is None else table[:, list(columns)]
     import narwhals.stable.v1 as nw
 
+    if nw.dependencies.is_pandas_dataframe(table):
+        return table.iloc[:, list(columns)]  # narwhals refuses names that are there twice, also of the others
     return nw.to_native(nw.from_native(table, eager_only=True)[:, list(columns)])
 
 
