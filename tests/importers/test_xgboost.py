@@ -13,6 +13,7 @@ import zoo
 from zoo_rows import N_ROWS, classes, numeric_rows, target
 from zoo_xgboost import dart_parameters
 
+from linear_treeshap import TreeExplainer
 from linear_treeshap.errors import FileFormatError, ModelError, UnsupportedModelError
 from linear_treeshap.importers.xgboost import raw_prediction, read_file, to_ensemble
 from linear_treeshap.model.ensemble import TreeEnsemble
@@ -280,3 +281,27 @@ def test_deep_nesting_is_refused(tmp_path: Path, opening: bytes) -> None:
     path.write_bytes(b"{" + opening * 200_000)
     with pytest.raises(FileFormatError):
         read_file(path)
+
+
+@pytest.mark.parametrize("score", [0.0, 1.0, 1e-8, 0.9999999, 2e-6, 0.3])
+def test_base_scores_near_the_ends_are_those_of_the_release(score: float) -> None:
+    """Labels of one class have a base score of 0 or 1: refused before XGBoost 3.2, and rounded since."""
+    X = np.random.default_rng(0).normal(size=(20, 2))
+    matrix = xgboost.DMatrix(X, X[:, 0] > 0)
+    parameters = {"objective": "binary:logistic", "base_score": score, "max_depth": 1, "nthread": 1}
+    try:
+        booster = xgboost.train(parameters, matrix, 1)
+    except xgboost.core.XGBoostError:
+        pytest.skip("this release refuses the base score")
+    margin = booster.predict(matrix, pred_contribs=True)[:, -1]
+    ours = to_ensemble(booster)
+    expected = TreeExplainer(ours).expected_value
+    np.testing.assert_allclose(expected, margin[0], rtol=1e-6)  # float32
+
+
+def test_labels_that_are_all_zero_have_no_margin() -> None:
+    """XGBoost predicts minus infinity for every row, or NaN."""
+    X = np.random.default_rng(0).normal(size=(20, 2))
+    model = xgboost.XGBRegressor(objective="count:poisson", base_score=0.0, n_estimators=1, n_jobs=1)
+    with pytest.raises(ModelError, match="no finite margin under the objective 'count:poisson'"):
+        to_ensemble(model.fit(X, np.zeros(20)))

@@ -207,7 +207,8 @@ def _build(
         # DART kept its tree model one level down, and its weights beside it, until XGBoost 3.3.
         model = booster["gbtree"]["model"] if "gbtree" in booster else booster["model"]
         weights = booster.get("weight_drop", model.get("weight_drop"))
-        base_values = _base_values(learner, n_trees=model["trees"])
+        version = tuple(map(int, document.get("version", ())))
+        base_values = _base_values(learner, n_trees=model["trees"], version=version)
         row_format = _row_format(learner, model, missing_value)
         n_trees = _n_trees(model, n_rounds, len(base_values))
         columns = columns.head(n_trees)
@@ -255,10 +256,15 @@ def _log(x: Array) -> Array:
 
 # The base score is stored as the objective predicts; margins are what the trees add to. XGBoost works in
 # float32: the odds are rounded before their logarithm is taken, which near p = 1/2 is all there is to see.
+_LOGISTIC = ("binary:logistic", "reg:logistic")
 _LINKS: dict[str, Callable[[Array], Array]] = {
-    **dict.fromkeys(("binary:logistic", "reg:logistic"), lambda p: -_log(np.float32(1) / p - np.float32(1))),
+    **dict.fromkeys(_LOGISTIC, lambda p: -_log(np.float32(1) / p - np.float32(1))),
     **dict.fromkeys(("count:poisson", "reg:gamma", "reg:tweedie", "survival:aft", "survival:cox"), _log),
 }
+#: From this release on, a share that is closer than this to 0 or 1, as where all labels are of one class, is
+#: taken for one that is not; before, 0 and 1 were refused.
+_CLIPS_SHARES = (3, 2)
+_SMALLEST_SHARE = np.float32(1e-6)
 _WITHOUT_LINK = (
     "binary:hinge", "binary:logitraw", "multi:softmax", "multi:softprob", "rank:map", "rank:ndcg",
     "rank:pairwise", "reg:absoluteerror", "reg:expectileerror", "reg:linear", "reg:pseudohubererror",
@@ -266,8 +272,8 @@ _WITHOUT_LINK = (
 )  # fmt: skip
 
 
-def _base_values(learner: dict[str, Any], n_trees: int) -> npt.NDArray[np.float64]:
-    """(n_outputs,) the base score as a margin."""
+def _base_values(learner: dict[str, Any], n_trees: int, version: tuple[int, ...]) -> npt.NDArray[np.float64]:
+    """(n_outputs,) the base score as a margin, as the XGBoost of this version takes it."""
     params, objective = learner["learner_model_param"], learner["objective"]["name"]
     n_outputs = max(int(params["num_class"]), int(params.get("num_target", 1)), 1)
     # One number, or since XGBoost 3.1 a list with one per output; either as text.
@@ -284,8 +290,16 @@ def _base_values(learner: dict[str, Any], n_trees: int) -> npt.NDArray[np.float6
             f"XGBoost's objective {objective!r} is not known here, so its base score cannot be read. Known "
             f"are: {', '.join(sorted((*_LINKS, *_WITHOUT_LINK)))}."
         )
+    if objective in _LOGISTIC and version >= _CLIPS_SHARES:
+        scores = np.clip(scores, _SMALLEST_SHARE, np.float32(1) - _SMALLEST_SHARE)
     with np.errstate(divide="ignore", invalid="ignore"):
-        return _LINKS[objective](scores).astype(np.float64)
+        margins = _LINKS[objective](scores).astype(np.float64)
+    if not np.isfinite(margins).all():
+        raise ModelError(
+            f"XGBoost's base score is {text}, which has no finite margin under the objective {objective!r}: "
+            f"the model predicts no number. Were all of its labels zero?"
+        )
+    return margins
 
 
 def _row_format(learner: dict[str, Any], model: dict[str, Any], missing_value: float) -> RowFormat:
