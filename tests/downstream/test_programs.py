@@ -148,6 +148,20 @@ def test_shap_hypetune(table: Any, target: Any, monkeypatch: pytest.MonkeyPatch)
     np.testing.assert_array_equal(patched, plain)
 
 
+def test_arfs(table: Any, target: Any, monkeypatch: pytest.MonkeyPatch) -> None:
+    selection, lightgbm = program("arfs.feature_selection.allrelevant"), program("lightgbm")
+
+    def run() -> Any:
+        model = lightgbm.LGBMRegressor(n_estimators=10, random_state=0, n_jobs=1, verbose=-1)
+        search = selection.Leshy(model, n_estimators=10, max_iter=5, random_state=0, importance="shap")
+        found = search.fit(table, target)
+        return found.ranking_, found.imp_real_hist
+
+    plain, patched = both(run, monkeypatch)
+    np.testing.assert_array_equal(patched[0], plain[0])
+    np.testing.assert_allclose(patched[1], plain[1], rtol=1e-9)
+
+
 def test_shap_select(table: Any, target: Any, monkeypatch: pytest.MonkeyPatch) -> None:
     select, lightgbm = program("shap_select"), program("lightgbm")
     model = lightgbm.LGBMRegressor(n_estimators=10, random_state=0, n_jobs=1, verbose=-1).fit(table, target)
