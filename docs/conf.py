@@ -23,6 +23,7 @@ version = release = linear_treeshap.__version__
 extensions = ["myst_parser", "sphinx.ext.autodoc", "numpydoc"]
 exclude_patterns = ["_build"]
 html_theme = "furo"
+pygments_dark_style = "github-dark"  # furo's own underlines the names of modules as if they were links
 html_title = "linear-treeshap"
 html_show_sphinx = False
 html_static_path: list[str] = []

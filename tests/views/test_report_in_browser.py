@@ -20,6 +20,7 @@ from linear_treeshap.model.links import Logistic
 from linear_treeshap.results.about import About
 
 pytest.importorskip("bokeh")
+pd = pytest.importorskip("pandas")
 Image = pytest.importorskip("PIL.Image")
 
 #: Of the middle of a part of the page: (r, g, b) of each pixel.
@@ -188,6 +189,15 @@ def test_without_data_the_page_says_so(page: browser.Page, reports: dict[str, Pa
     assert page.texts("#cells option") == ["values"]
 
 
+def test_thousands_are_set_apart_in_a_whole_column_or_not_at_all(page: browser.Page, tmp_path: Path) -> None:
+    """2024 may be a year; beside 12,500 it is an amount."""
+    table = pd.DataFrame({"year": [2024, 1999], "amount": [12500, 2024]})
+    explanation = Explanation(np.array([[2.0, 1.0], [2.0, 1.0]]), 0.0, table, ("year", "amount"))
+    page.open(explanation.report(tmp_path / "report.html"))
+    cells = page.texts("tbody td")
+    assert {"2024", "1999", "12,500", "2,024"} <= set(cells), cells
+
+
 def test_rows_without_a_number_are_counted(page: browser.Page, reports: dict[str, Path]) -> None:
     page.open(reports["odd numbers"])
     page.choose("#feature", "0")
@@ -290,7 +300,7 @@ def test_log_odds_are_called_so_and_have_a_probability_beside_them(
     assert page.texts("#waterfall .name")[-1] == "log-odds"
     log_odds = float(e.full_base_values[0, 0] + e.full[0].sum())
     shown = page.text("#sum").partition("a probability of ")[2]
-    assert float(shown.removesuffix(" %")) == pytest.approx(100 / (1 + np.exp(-log_odds)), rel=1e-2)
+    assert float(shown.removesuffix("\u00a0%")) == pytest.approx(100 / (1 + np.exp(-log_odds)), rel=1e-2)
 
 
 def test_a_search_finds_labels_and_texts(page: browser.Page, reports: dict[str, Path]) -> None:

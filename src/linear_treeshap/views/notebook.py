@@ -46,7 +46,7 @@ def explanation_table(explanation: Explanation) -> str:
     else:
         title = "mean |value|"
     return (
-        f"<table><caption>Explanation of {size}: {title}</caption>"
+        f"<table><caption style='text-align:left;white-space:nowrap'>Explanation of {size}: {title}</caption>"
         f"<tbody>{''.join(lines)}{more}</tbody></table>"
     )
 

@@ -33,7 +33,8 @@ const outputsOf = once((output) => decode(content.outputs[output], Float64Array)
 const basesOf = once((output) => decode(content.bases[output], Float64Array)); // one, or one per row
 const columnOf = once((feature) => {
   const column = content.columns[feature];
-  return { labels: column.labels || null, data: decode(column.data, KINDS[column.kind]) };
+  const data = decode(column.data, KINDS[column.kind]);
+  return { labels: column.labels || null, data, isGrouped: data.some((x) => isLarge(x)) };
 });
 const pictured = decode(content.pictured, Int32Array);
 
@@ -52,14 +53,17 @@ const orderOf = once((output) => {
 
 /** What a row has in a feature, as text. */
 function datum(feature, row) {
-  const { labels, data } = columnOf(feature);
+  const { labels, data, isGrouped } = columnOf(feature);
   if (labels !== null) return data[row] < 0 ? "missing" : labels[data[row]];
-  return Number.isNaN(data[row]) ? "missing" : number(data[row], 5);
+  return Number.isNaN(data[row]) ? "missing" : number(data[row], 5, isGrouped);
 }
 
 // -- numbers ---------------------------------------------------------------------------------------------
 
-function number(x, digits = 4) {
+/** Thousands are set apart from here on: 2024 may be a year. Numbers of a column do it all, or none. */
+const isLarge = (x) => Math.abs(x) >= 1e4;
+
+function number(x, digits = 4, isGrouped = isLarge(x)) {
   if (!Number.isFinite(x)) return Number.isNaN(x) ? "NaN" : x > 0 ? "∞" : "−∞";
   const size = Math.abs(x);
   const text =
@@ -68,7 +72,7 @@ function number(x, digits = 4) {
       : new Intl.NumberFormat("en", {
           maximumSignificantDigits: size >= 10 ** digits ? 15 : digits,
           maximumFractionDigits: 20,
-          useGrouping: size >= 1e4 ? "always" : false,
+          useGrouping: isGrouped ? "always" : false,
         }).format(size >= 10 ** digits ? Math.round(x) : x);
   return text.replace("-", "−");
 }
@@ -76,7 +80,8 @@ function number(x, digits = 4) {
 /** Numbers that stand below each other: as many decimals as some digits of the largest need. */
 function alike(largest, digits = 4) {
   const decimals = digits - 1 - Math.floor(Math.log10(largest || 1));
-  if (decimals < 0 || decimals > 8 || !Number.isFinite(largest)) return (x) => number(x, digits);
+  if (decimals < 0 || decimals > 8 || !Number.isFinite(largest))
+    return (x) => number(x, digits, isLarge(largest));
   const format = new Intl.NumberFormat("en", {
     minimumFractionDigits: decimals,
     maximumFractionDigits: decimals,

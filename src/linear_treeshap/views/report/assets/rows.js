@@ -58,7 +58,7 @@ function drawSum(base, output, format) {
   const sum = ["base value ", strong(base), sign, strong(rest), equals, strong(output)];
   if (content.logistic_scale !== null) {
     const probability = 1 / (1 + Math.exp(-content.logistic_scale * output));
-    sum.push(`, a probability of ${number(100 * probability, 3)} %`);
+    sum.push(`, a probability of ${number(100 * probability, 3)}\u00a0%`);
   }
   $("sum").replaceChildren(...sum);
 }
