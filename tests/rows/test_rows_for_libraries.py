@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable
+from decimal import Decimal
 from functools import cache
 from typing import Any
 
@@ -64,8 +65,12 @@ KINDS: dict[str, Callable[[], Any]] = {
     "pandas Int64": lambda: _frame().astype("Int64"),
     "pandas Arrow": lambda: _frame().astype("double[pyarrow]"),
     "pandas objects": lambda: _frame().astype(object),
+    "pandas decimals": lambda: _frame().map(Decimal),
+    "pandas sparse": lambda: _frame().astype(pd.SparseDtype(float, 1.0)),
+    "pandas with dates for an index": lambda: _frame().set_axis(pd.date_range("2024-01-01", periods=60)),
     "pandas numbered": lambda: _frame().astype("Float64").set_axis(range(4), axis=1),
     "polars": _polars,
+    "polars lazy": lambda: _polars().lazy(),
     "Arrow table": _arrow,
     "Arrow batch": lambda: _arrow().to_batches()[0],
 }
@@ -73,6 +78,7 @@ ROWS: dict[str, Callable[[], Any]] = {
     "array": lambda: _numbers()[0],
     "list": lambda: _numbers()[0].tolist(),
     "pandas Series": lambda: _frame().iloc[0],
+    "dictionary": lambda: _frame().iloc[0].to_dict(),
     "polars Series": lambda: pytest.importorskip("polars").Series(_numbers()[0]),
 }
 

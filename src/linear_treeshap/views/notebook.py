@@ -46,8 +46,9 @@ def explanation_table(explanation: Explanation) -> str:
     else:
         title = "mean |value|"
     return (
-        f"<table><caption style='text-align:left;white-space:nowrap'>Explanation of {size}: {title}</caption>"
-        f"<tbody>{''.join(lines)}{more}</tbody></table>"
+        # No caption, which would be as narrow as the table, or make it as wide as itself.
+        f"<p style='margin:0'>Explanation of {size}: {title}</p>"
+        f"<table><tbody>{''.join(lines)}{more}</tbody></table>"
     )
 
 
