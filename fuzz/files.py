@@ -18,6 +18,8 @@ import numpy as np
 
 from linear_treeshap import AdditivityError, LinearTreeShapError, TreeEnsemble, TreeExplainer, import_model
 
+from .bundles import KINDS as BUNDLES
+from .bundles import unbundled
 from .campaign import CORPUS
 from .cases import as_dictionary
 from .mutations import mutate
@@ -86,6 +88,11 @@ def _explained(path: Path, kind: str) -> str:
         except (ValueError, RecursionError):
             return "no JSON any more"
         explainer = TreeExplainer(model, n_jobs=1)
+    elif kind in BUNDLES:
+        unpacked = unbundled(path, kind, input_path().with_suffix(f".{kind}"))
+        if unpacked is None:
+            return "no files any more"
+        explainer = TreeExplainer(unpacked, n_jobs=1)
     elif kind == "onnx":  # whose trees do not say what went where
         ensemble = import_model(path)
         explainer = TreeExplainer(ensemble, _rows(ensemble)[:3], n_jobs=1)
@@ -118,7 +125,14 @@ def _rows(ensemble: TreeEnsemble) -> Any:
     rows[rng.random(rows.shape) < 0.1] = np.nan
     for column in ensemble.row_format.hashes:  # categories are texts, or whole numbers that stand for texts
         rows[:, column] = np.arange(n_rows)
-    return rows
+    if ensemble.row_format.numbers_are_codes:
+        return rows
+    labelled: Any = rows
+    for column, labels in ensemble.row_format.categories.items():
+        if any(isinstance(label, str) for label in labels):
+            labelled = labelled.astype(object, copy=False)
+            labelled[:, column] = [(*labels[:n_rows], None)[row % (len(labels) + 1)] for row in range(n_rows)]
+    return labelled
 
 
 def _require_finite(numbers: Any, what: str) -> None:
@@ -163,7 +177,8 @@ def _write_corpus(folder: Path) -> None:
             model = zoo.load(f"{library}_{name}")
             _write(folder, library, name, model.model)
             TreeExplainer(model.model).save(_place(folder, "saved", f"{library}_{name}"))
-    shutil.copytree(CORPUS / "onnx", folder / "onnx")
+    for kind in ("onnx", "gpboost", *BUNDLES):
+        shutil.copytree(CORPUS / kind, folder / kind)
     for name in ("random_forest_multiclass", "gradient_boosting_regressor", "decision_tree_single_leaf"):
         arrays = as_dictionary(import_model(zoo.load(f"sklearn_{name}").model))
         _place(folder, "dictionary", name).write_text(json.dumps(arrays, default=np.ndarray.tolist))

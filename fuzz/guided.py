@@ -41,6 +41,10 @@ PYTHON = (
     "catboost",
     "treelite",
     "onnx",
+    "gpboost",
+    "h2o",
+    "ydf",
+    "spark",
 )
 TARGETS = (*NATIVE, *PYTHON)
 READERS = tuple(target for target in TARGETS if target != "explain")

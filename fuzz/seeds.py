@@ -11,6 +11,7 @@ import json
 import re
 import shutil
 import tempfile
+import zipfile
 from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
@@ -20,7 +21,8 @@ import numpy as np
 import linear_treeshap
 from linear_treeshap import TreeExplainer, import_model
 
-from .campaign import CORPUS, DICTIONARIES
+from .bundles import joined
+from .campaign import CORPUS, DICTIONARIES, ROOT
 from .cases import as_dictionary
 
 __all__ = ["main"]
@@ -63,6 +65,10 @@ def _files() -> Iterator[tuple[str, str, bytes]]:
     yield from _catboost()
     yield from _treelite()
     yield from _onnx()
+    yield from _gpboost()
+    yield from _h2o()
+    yield from _ydf()
+    yield from _spark()
     yield from _our_own()
     # Strings of bytes are models to the native target: leaves, small trees, and long chains.
     yield "explain", "bushy", _RNG.bytes(300)
@@ -190,6 +196,135 @@ def _onnx() -> Iterator[tuple[str, str, bytes]]:
     opsets = [helper.make_opsetid("ai.onnx.ml", 5), helper.make_opsetid("", 18)]
     model = helper.make_model(graph, opset_imports=opsets, ir_version=9)
     yield "onnx", "newer", model.SerializeToString()
+
+
+def _gpboost() -> Iterator[tuple[str, str, bytes]]:
+    import gpboost
+
+    groups = np.arange(60) % 4
+    for name, rows, categorical in (("groups", _MISSING, []), ("categories", _CODES, [0])):
+        effects = gpboost.GPModel(group_data=groups, num_parallel_threads=1)
+        data = gpboost.Dataset(rows, _TARGET, categorical_feature=categorical)
+        few = {
+            "num_leaves": 3,
+            "min_data_in_leaf": 1,
+            "min_data_per_group": 1,
+            "verbose": -1,
+            "num_threads": 1,
+        }
+        model = gpboost.train(few, data, 2, gp_model=effects, categorical_feature=categorical)
+        document = json.loads(model.model_to_string())
+        # Neither are the random effects read, nor the parameters of training.
+        trees = document["booster_str"].partition("\nparameters:")[0] + "\n"
+        lines = json.dumps({"has_gp_model": 1, "booster_str": trees})
+        yield "gpboost", name, lines.replace("{", "{\n", 1).encode()
+
+
+def _h2o() -> Iterator[tuple[str, str, bytes]]:
+    """Of the MOJOs of the tests, because H2O needs Java: the first round, and nothing that is not read."""
+    for path in sorted((ROOT / "tests" / "importers" / "mojos").glob("*.zip")):
+        with zipfile.ZipFile(path) as archive:
+            names = [name for name in archive.namelist() if re.match(r"model|domains|trees/t\d+_000", name)]
+            files = {name: archive.read(name) for name in sorted(names)}
+        files["model.ini"] = re.sub(rb"(?m)^n_trees = .*", b"n_trees = 1", files["model.ini"])
+        yield "h2o", path.stem, joined(files)
+    smallest = ROOT / "tests" / "importers" / "mojos" / "one_leaf.zip"
+    yield "h2o", "zip", smallest.read_bytes()
+
+
+def _ydf() -> Iterator[tuple[str, str, bytes]]:
+    import ydf
+
+    ydf.verbose(0)
+    tasks = ydf.Task
+    columns = {f"f{i}": column.astype(np.float32) for i, column in enumerate(_MISSING.T)}
+    labels = {**columns, "f0": np.array([f"label {int(code)}" for code in _CODES[:, 0]])}
+
+    def trained(learner: Any, table: Any, outcome: Any, task: Any = tasks.REGRESSION, **options: Any) -> Any:
+        few = {"num_trees": 2, "max_depth": 3, "num_threads": 1, **options}
+        return learner(label="outcome", task=task, **few).train({**table, "outcome": outcome})
+
+    forest, boosting = ydf.RandomForestLearner, ydf.GradientBoostedTreesLearner
+    whole = {"validation_ratio": 0.0}
+    models = {
+        "forest": trained(forest, columns, _TARGET),
+        "votes": trained(forest, columns, _CLASSES, tasks.CLASSIFICATION),
+        "shares": trained(forest, columns, _CLASSES, tasks.CLASSIFICATION, winner_take_all=False),
+        "labels": trained(forest, labels, _TARGET, min_examples=1),
+        "bins": trained(boosting, columns, _TARGET, discretize_numerical_columns=True, **whole),
+        "boosting": trained(boosting, labels, _CLASSES, tasks.CLASSIFICATION, **whole),
+    }
+    read = re.compile(r"header\.pb|data_spec\.pb|\w+_header\.pb|nodes-.*")
+    for name, model in models.items():
+        with tempfile.TemporaryDirectory() as folder:
+            model.save(folder)
+            paths = [path for path in sorted(Path(folder).iterdir()) if read.fullmatch(path.name)]
+            yield "ydf", name, joined({path.name: path.read_bytes() for path in paths})
+
+
+def _spark() -> Iterator[tuple[str, str, bytes]]:
+    """What Spark would write of trees of scikit-learn's, because Spark needs Java."""
+    import sklearn.ensemble as forests
+    import sklearn.tree as trees
+
+    few = {"max_depth": 2, "random_state": 0}
+    forest = forests.RandomForestRegressor(n_estimators=2, **few).fit(_ROWS, _TARGET)
+    several = forests.RandomForestClassifier(n_estimators=2, **few).fit(_ROWS, _CLASSES)
+    models = {
+        "RandomForestRegressionModel": forest.estimators_,
+        "RandomForestClassificationModel": several.estimators_,
+        "GBTClassificationModel": forest.estimators_,
+        "DecisionTreeRegressionModel": [trees.DecisionTreeRegressor(**few).fit(_CODES, _TARGET)],
+        "DecisionTreeClassificationModel": [trees.DecisionTreeClassifier(**few).fit(_ROWS, _CLASSES)],
+    }
+    for name, members in models.items():
+        metadata = {"class": f"org.apache.spark.ml.{name}", "numFeatures": 3}
+        if name.endswith("ClassificationModel"):
+            metadata["numClasses"] = len(_spark_nodes(members[0])[0]["impurityStats"])
+        tables = {"data": [line for member in members for line in _spark_nodes(member)]}
+        if not name.startswith("DecisionTree"):
+            tables["data"] = [
+                {"treeID": number, "nodeData": line}
+                for number, member in enumerate(members)
+                for line in _spark_nodes(member)
+            ]
+            tables["treesMetadata"] = [
+                {"treeID": number, "metadata": "{}", "weights": 1.0} for number in range(len(members))
+            ]
+        texts = {"metadata/part-00000": json.dumps(metadata)}
+        for table, lines in tables.items():
+            texts[table] = "\n".join(map(json.dumps, lines))
+        yield "spark", name, joined({file: text.encode() for file, text in texts.items()})
+
+
+def _spark_nodes(member: Any) -> list[dict[str, Any]]:
+    """A line for each node; the first column has categories, of which some go left."""
+    tree = member.tree_
+    shares = tree.value[:, 0] * tree.weighted_n_node_samples[:, None]
+    lines = []
+    for node, (left, column) in enumerate(zip(tree.children_left, tree.feature, strict=True)):
+        is_leaf, is_category = left < 0, column == 0
+        bounds = [0.0, 2.0] if is_category else [float(tree.threshold[node])]
+        split = {
+            "featureIndex": -1 if is_leaf else int(column),
+            "leftCategoriesOrThreshold": [] if is_leaf else bounds,
+            "numCategories": 5 if is_category and not is_leaf else -1,
+        }
+        # Of a regressor: how many, their sum, and that of their squares, which is not read.
+        stats = (
+            shares[node] if shares.shape[1] > 1 else [tree.weighted_n_node_samples[node], shares[node, 0], 0]
+        )
+        lines.append(
+            {
+                "id": node,
+                "prediction": float(tree.value[node, 0, 0]),
+                "impurityStats": list(map(float, stats)),
+                "leftChild": int(left),
+                "rightChild": int(tree.children_right[node]),
+                "split": split,
+            }
+        )
+    return lines
 
 
 def _our_own() -> Iterator[tuple[str, str, bytes]]:

@@ -47,6 +47,9 @@ BEGINNINGS = ()
 
 Array = npt.NDArray[Any]
 
+#: Categories that are made room for, because a node says no more of them than their number.
+_MAX_CODES = 1 << 20
+
 _CLASSES = {
     "DecisionTreeClassificationModel",
     "DecisionTreeRegressionModel",
@@ -90,7 +93,7 @@ def read_file(path: Path) -> TreeEnsemble:
         is_ensemble = _is_ensemble(metadata)
         weights = pyarrow.parquet.read_table(path / "treesMetadata") if is_ensemble else None
         return _ensemble(metadata, nodes, weights)
-    except (OSError, KeyError, IndexError, ModelError, pyarrow.ArrowException) as error:
+    except (OSError, KeyError, FileFormatError, ModelError, pyarrow.ArrowException) as error:
         raise FileFormatError(f"Cannot read {str(path)!r} as a model of Spark: {error}") from error
 
 
@@ -166,10 +169,14 @@ def _metadata(path: Path) -> dict[str, Any]:
     parts = sorted((path / "metadata").glob("part-*"))
     try:
         text = "".join(part.read_text(encoding="utf-8") for part in parts)
-        metadata: dict[str, Any] = json.loads(text)
-        return metadata
-    except (OSError, ValueError) as error:
+        metadata = json.loads(text)
+    except (OSError, ValueError, RecursionError) as error:
         raise FileFormatError(f"Cannot read {str(path)!r} as a model of Spark: {error}") from error
+    if not isinstance(metadata, dict):
+        raise FileFormatError(
+            f"Cannot read {str(path)!r} as a model of Spark: its metadata is no JSON object."
+        )
+    return metadata
 
 
 def _is_ensemble(metadata: dict[str, Any]) -> bool:
@@ -181,22 +188,21 @@ def _ensemble(metadata: dict[str, Any], table: Any, weights: Any) -> TreeEnsembl
     name = str(metadata["class"]).rpartition(".")[2]
     columns = _Columns(table)
     n_trees = len(columns.sizes)
-    of_tree = np.ones(n_trees)
-    if weights is not None:  # a number, what is known of the tree, and its weight; names differ by release
-        numbers = weights.column(0).to_numpy()
-        of_tree[numbers] = weights.column(2).to_numpy()
+    of_tree = np.ones(n_trees) if weights is None else _weights(weights, n_trees)
     if not name.startswith("GBT"):
         of_tree = of_tree / n_trees  # forests are means
     is_classifier = name in ("DecisionTreeClassificationModel", "RandomForestClassificationModel")
-    n_outputs = int(metadata["numClasses"]) if is_classifier else 1
+    n_outputs = _count(metadata, "numClasses") if is_classifier else 1
+    stats = columns.stats
+    if is_classifier and stats.shape[1] != n_outputs:
+        raise FileFormatError(f"its nodes count {stats.shape[1]:,} classes, of {n_outputs:,}.")
     nodes = NodeArrays.empty(columns.sizes, n_outputs)
     nodes.left[...], nodes.right[...] = columns.left, columns.right
     inner = columns.left >= 0
     nodes.feature[inner] = columns.feature[inner]
-    stats = columns.stats
     if is_classifier:
         nodes.cover[...] = stats.sum(axis=1)
-        with np.errstate(invalid="ignore"):
+        with np.errstate(invalid="ignore", divide="ignore"):
             nodes.value[...] = np.nan_to_num(stats / nodes.cover[:, np.newaxis])
     else:
         nodes.cover[...] = stats[:, 0]  # the sum of weights, beside sums of labels and of their squares
@@ -218,9 +224,50 @@ def _ensemble(metadata: dict[str, Any], table: Any, weights: Any) -> TreeEnsembl
         category_offsets=np.cumsum([0, *map(len, codes)]),
         category_codes=np.concatenate([*codes, np.empty(0, dtype=np.int32)]).astype(np.int32),
         base_values=np.zeros(n_outputs),
-        row_format=_row_format(int(metadata["numFeatures"]), columns, is_category),
+        row_format=_row_format(_count(metadata, "numFeatures"), columns, is_category),
         output_names=tuple(map(str, range(n_outputs))) if is_classifier else None,
     )
+
+
+def _count(metadata: dict[str, Any], name: str) -> int:
+    number = metadata[name]
+    if not isinstance(number, int):
+        raise FileFormatError(f"its {name} is {number!r}, which is no whole number.")
+    return number
+
+
+def _weights(table: Any, n_trees: int) -> npt.NDArray[np.float64]:
+    """The weight of each tree: lines of a number, what is known of the tree, and its weight.
+
+    The names of these columns differ by release.
+    """
+    if table.num_columns < 3:
+        raise FileFormatError("it does not say the weights of its trees.")
+    number, _, weight = table.column_names[:3]
+    numbers, found = _numbers(table, number, "int64"), _numbers(table, weight, "float64")
+    order = np.argsort(numbers, kind="stable")
+    if not np.array_equal(numbers[order], np.arange(n_trees)):
+        raise FileFormatError(f"it does not have a weight for each of {n_trees} trees.")
+    return np.asarray(found[order], dtype=np.float64)
+
+
+def _numbers(table: Any, name: str, kind: str) -> Array:
+    """A column, of this type and whole; ArrowException if it holds anything else."""
+    column = table.column(name).cast(kind)
+    if column.null_count:
+        raise FileFormatError(f"{name} is absent from some lines.")
+    return np.asarray(column.to_numpy())
+
+
+def _lists(table: Any, name: str) -> tuple[Array, Array]:
+    """A column of lists of numbers: how many each line has, and all of them."""
+    import pyarrow
+
+    column = table.column(name).cast(pyarrow.list_(pyarrow.float64())).combine_chunks()
+    inside = column.flatten()
+    if column.null_count or inside.null_count:
+        raise FileFormatError(f"{name} is absent from some lines.")
+    return np.asarray(column.value_lengths(), dtype=np.int64), np.asarray(inside, dtype=np.float64)
 
 
 class _Columns:
@@ -229,26 +276,32 @@ class _Columns:
     def __init__(self, table: Any) -> None:
         import pyarrow.compute
 
+        if not table.num_rows:
+            raise FileFormatError("it has no nodes.")
         if "nodeData" in table.column_names:
-            trees = table.column("treeID").to_numpy()
+            trees = _numbers(table, "treeID", "int64")
             table = table.select(["nodeData"]).flatten()
             table = table.rename_columns([name.partition(".")[2] for name in table.column_names])
         else:
             trees = np.zeros(table.num_rows, dtype=np.int64)
-        order = np.lexsort((table.column("id").to_numpy(), trees))
+        order = np.lexsort((_numbers(table, "id", "int64"), trees))
         table = table.take(pyarrow.array(order)).combine_chunks()
-        self.sizes = np.bincount(trees[order]).tolist()
-        self.left = table.column("leftChild").to_numpy().astype(np.int32)
-        self.right = table.column("rightChild").to_numpy().astype(np.int32)
-        self.prediction = table.column("prediction").to_numpy()
-        stats = table.column("impurityStats").combine_chunks()
-        self.stats = np.asarray(stats.flatten()).reshape(table.num_rows, -1)
+        known, sizes = np.unique(trees, return_counts=True)
+        place = np.concatenate([np.arange(size) for size in sizes])
+        if known[0] != 0 or known[-1] != len(known) - 1 or (_numbers(table, "id", "int64") != place).any():
+            raise FileFormatError("its trees, or nodes of one, are not numbered from 0 on.")
+        self.sizes = sizes.tolist()
+        self.left, self.right = _numbers(table, "leftChild", "int32"), _numbers(table, "rightChild", "int32")
+        self.prediction = _numbers(table, "prediction", "float64")
+        lengths, stats = _lists(table, "impurityStats")
+        if not lengths[0] or (lengths != lengths[0]).any():
+            raise FileFormatError("its nodes do not all count the same.")
+        self.stats = stats.reshape(table.num_rows, -1)
         split = table.select(["split"]).flatten()
-        self.feature = split.column("split.featureIndex").to_numpy().astype(np.int32)
-        self.n_categories = split.column("split.numCategories").to_numpy()
-        bounds = split.column("split.leftCategoriesOrThreshold").combine_chunks()
-        self._offsets = np.append(0, np.cumsum(np.asarray(bounds.value_lengths())))
-        self._bounds = np.append(np.asarray(bounds.flatten()), 0.0)
+        self.feature = _numbers(split, "split.featureIndex", "int32")
+        self.n_categories = _numbers(split, "split.numCategories", "int32")
+        lengths, bounds = _lists(split, "split.leftCategoriesOrThreshold")
+        self._offsets, self._bounds = np.append(0, np.cumsum(lengths)), np.append(bounds, 0.0)
         self.first_bound = self._bounds[self._offsets[:-1]]
 
     def bounds(self, node: int) -> npt.NDArray[np.float64]:
@@ -269,6 +322,8 @@ class _Set:
 
     @classmethod
     def of(cls, left: npt.NDArray[np.float64], n_categories: int) -> _Set:
+        if not ((left >= 0) & (left < n_categories) & (left % 1 == 0)).all():
+            raise FileFormatError(f"a node has categories that are none of {n_categories:,}.")
         to_left = {int(code) for code in left}
         if len(to_left) <= n_categories / 2:
             return cls(list(to_left), False)
@@ -277,8 +332,13 @@ class _Set:
 
 def _row_format(n_features: int, columns: _Columns, is_category: Array) -> RowFormat:
     """Categories are whole numbers from 0: any other number is none of them."""
-    categories: dict[int, tuple[Label, ...]] = {}
-    for node in np.flatnonzero(is_category).tolist():
-        count = int(columns.n_categories[node])
-        categories[int(columns.feature[node])] = tuple(map(float, range(count)))
-    return RowFormat(n_features, categories=categories, numbers_are_codes=False)
+    known = np.unique([columns.feature[is_category], columns.n_categories[is_category]], axis=1)
+    features, counts = known.tolist()
+    if len(set(features)) != len(features) or sum(counts) > _MAX_CODES:
+        raise FileFormatError(
+            "its nodes disagree on how many categories there are, or claim too many of them."
+        )
+    labels: dict[int, tuple[Label, ...]] = {
+        feature: tuple(map(float, range(count))) for feature, count in zip(features, counts, strict=True)
+    }
+    return RowFormat(n_features, categories=labels, numbers_are_codes=False)
