@@ -2,16 +2,19 @@
 
 All threads share a few explainers, path-dependent and with background, and call them in orders of their own:
 values of some rows or of one, float32, interactions, files, pickles, and calls that must be refused. Every
-answer has the bits of a lone call. The exit code is 1 if one has not, or if the process has grown.
+answer has the bits of a lone call. The exit code is 1 if one has not, or if more is in use at the end.
 """
 
 from __future__ import annotations
 
 import argparse
 import ctypes
+import gc
 import pickle
+import re
 import resource
 import sys
+import tempfile
 import threading
 import time
 from collections.abc import Callable
@@ -28,9 +31,12 @@ from linear_treeshap.storage.in_memory import from_bytes, to_bytes
 __all__ = ["Soak", "main"]
 
 N_ROWS = 400
-#: Between the second quarter of the time and the last: before, threads still take memory that they keep. What
-#: is under way when it is measured goes up and down by some.
-MAX_GROWTH_MIB = 8.0
+#: All threads work, and end, so often: between these spells nothing is under way, and what is in use must be
+#: the same after each.
+N_SPELLS = 4
+#: From the first spell to the last: of memory, and of Python's small objects, of which some thousand come and
+#: go with whatever the interpreter remembers.
+MAX_GROWTH_MIB, MAX_MORE_OBJECTS = 0.5, 2000
 
 
 class Soak:
@@ -86,11 +92,23 @@ def _refused(explainer: TreeExplainer, rows: Any) -> Any:
 
 
 def resident_mib() -> float:
-    """What the process has, without what its allocator holds back: there is an arena for every few threads,
-    and each would take minutes to be as large as it ever becomes."""
-    ctypes.CDLL(None).malloc_trim(0)
+    """What the process has, also what its allocator holds back: some for every few threads, which grows for
+    an hour although nothing more is in use."""
     pages = int(Path("/proc/self/statm").read_text().split()[1])
     return pages * resource.getpagesize() / 2**20
+
+
+def used_mib() -> float:
+    """What the allocator has given away, of all its arenas."""
+    library = ctypes.CDLL(None)
+    library.fopen.restype = ctypes.c_void_p
+    with tempfile.NamedTemporaryFile() as file:
+        stream = ctypes.c_void_p(library.fopen(file.name.encode(), b"w"))
+        library.malloc_info(0, stream)
+        library.fclose(stream)
+        everything = Path(file.name).read_text().rpartition("</heap>")[2]
+    sizes = {name: int(size) for name, size in re.findall(r'type="(\w+)"[^>]* size="(\d+)"', everything)}
+    return (sizes["current"] + sizes["mmap"] - sizes["fast"] - sizes["rest"]) / 2**20
 
 
 def main(arguments: list[str] | None = None) -> int:
@@ -98,28 +116,33 @@ def main(arguments: list[str] | None = None) -> int:
     parser.add_argument("--minutes", type=float, default=3.0)
     parser.add_argument("--threads", type=int, default=16)
     asked = parser.parse_args(arguments)
-    soak = Soak()
-    begin, seconds = time.monotonic(), 60 * asked.minutes
-    threads = [
-        threading.Thread(target=soak.work, args=(seed, begin + seconds)) for seed in range(asked.threads)
-    ]
-    for thread in threads:
-        thread.start()
+    soak, begin = Soak(), time.monotonic()
     seen: list[float] = []
-    while any(thread.is_alive() for thread in threads):
-        seen.append(resident_mib())
-        time.sleep(seconds / 100)
-    quarter = len(seen) // 4
-    early, late = median(seen[quarter : 2 * quarter] or seen), median(seen[-quarter:] or seen)
+    used: list[float] = []
+    objects: list[int] = []
+    for spell in range(N_SPELLS):
+        until = begin + 60 * asked.minutes * (spell + 1) / N_SPELLS
+        seeds = range(asked.threads * spell, asked.threads * (spell + 1))
+        threads = [threading.Thread(target=soak.work, args=(seed, until)) for seed in seeds]
+        for thread in threads:
+            thread.start()
+        while any(thread.is_alive() for thread in threads):
+            seen.append(resident_mib())
+            time.sleep(0.6 * asked.minutes)
+        gc.collect()
+        used.append(used_mib())
+        objects.append(sys.getallocatedblocks())
     print(
         f"{soak.n_calls:,} calls on {asked.threads} threads in {time.monotonic() - begin:.0f} s, "
-        f"{len(soak.wrong)} wrong; memory {early:.1f} MiB in the second quarter, {late:.1f} in the last, "
-        f"at most {max(seen):.1f}"
+        f"{len(soak.wrong)} wrong; between them {used[0]:.2f} MiB and {objects[0]:,} objects are in use, "
+        f"{used[-1]:.2f} and {objects[-1]:,} at the end; resident {median(seen):.1f} MiB, at most "
+        f"{max(seen):.1f}"
     )
-    print("MiB over time: " + " ".join(f"{mib:.0f}" for mib in seen[:: max(1, len(seen) // 20)]))
+    print("resident MiB over time: " + " ".join(f"{mib:.0f}" for mib in seen[:: max(1, len(seen) // 20)]))
     for wrong in soak.wrong[:5]:
         print(f"WRONG {wrong}")
-    return int(bool(soak.wrong) or late - early > MAX_GROWTH_MIB)
+    grew = used[-1] - used[0] > MAX_GROWTH_MIB or objects[-1] - objects[0] > MAX_MORE_OBJECTS
+    return int(bool(soak.wrong) or grew)
 
 
 if __name__ == "__main__":

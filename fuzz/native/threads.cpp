@@ -1,8 +1,11 @@
 // Many threads, one compiled model: each calls engines that all of them share, in an order of its own, on rows of its
-// own, with threads of the core's own below it; now and then a call is told to stop half-way. Every value must be, bit
-// for bit, what a lone call gives. ThreadSanitizer watches.
+// own, with threads of the core's own below it; now and then a call is told to stop half-way, or the process is forked,
+// which sends waiting threads home. Every value must be, bit for bit, what a lone call gives. ThreadSanitizer watches.
 //
 //   threads [models] [calls of each thread] [seed]
+
+#include <sys/wait.h>
+#include <unistd.h>
 
 #include <atomic>
 #include <cstdio>
@@ -102,8 +105,15 @@ class Shared {
 };
 
 struct Counts {
-    std::atomic<long> calls{0}, stopped{0}, wrong{0};
+    std::atomic<long> calls{0}, stopped{0}, forks{0}, wrong{0};
 };
+
+// The child has nothing to do: it is what a fork does to the threads of this process that is watched.
+void fork_once() {
+    const pid_t child = fork();
+    if (child == 0) _exit(0);
+    if (child > 0) waitpid(child, nullptr, 0);
+}
 
 void caller(const Shared& shared, unsigned seed, int n_calls, Counts& counts) {
     std::minstd_rand random(seed);
@@ -116,6 +126,10 @@ void caller(const Shared& shared, unsigned seed, int n_calls, Counts& counts) {
             if (!shared.call(kind, first, n, random() % 5 == 0)) ++counts.wrong;
         } catch (const Stop&) {
             ++counts.stopped;
+        }
+        if (random() % 6 == 0) {
+            ++counts.forks;
+            fork_once();
         }
     }
 }
@@ -147,7 +161,7 @@ int main(int n_arguments, char** arguments) {
                                  std::ref(counts));
         for (auto& thread : threads) thread.join();
     }
-    std::printf("%d models, %d threads: %ld calls, %ld of them stopped, %ld wrong\n", n_models, kCallers,
-                counts.calls.load(), counts.stopped.load(), counts.wrong.load());
+    std::printf("%d models, %d threads: %ld calls, %ld of them stopped, %ld forks, %ld wrong\n", n_models, kCallers,
+                counts.calls.load(), counts.stopped.load(), counts.forks.load(), counts.wrong.load());
     return counts.wrong == 0 ? 0 : 1;
 }

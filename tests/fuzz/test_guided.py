@@ -56,6 +56,19 @@ def test_a_soak_counts_calls_and_finds_wrong_ones(monkeypatch: pytest.MonkeyPatc
     assert one.n_calls == 1
 
 
+def test_a_soak_finds_what_is_not_given_back(monkeypatch: pytest.MonkeyPatch) -> None:
+    kept: list[bytearray] = []
+    right = soak.Soak.work
+
+    def work(self: soak.Soak, seed: int, until: float) -> None:
+        kept.append(bytearray(1 << 18))
+        right(self, seed, until)
+
+    monkeypatch.setattr(soak.Soak, "work", work)
+    assert soak.main(["--minutes", "0.02", "--threads", "2"]) == 1
+    assert len(kept) == 2 * soak.N_SPELLS
+
+
 def test_a_target_runs_and_one_that_fails_is_a_finding(tmp_path: Path) -> None:
     """With the real thing, which is there where `make fuzz` has been run."""
     pytest.importorskip("atheris")
