@@ -11,7 +11,7 @@ case $1 in
 prepare)
   rm -rf $carried
   python3 -m pip install --quiet --target $carried --python-version "$2" --only-binary=:all: --no-deps \
-    atheris nanobind narwhals hypothesis sortedcontainers
+    atheris coverage nanobind narwhals hypothesis sortedcontainers
   # What is not needed there, and most of what is in the rest: names for debuggers.
   rm -f $carried/{asan,ubsan,ubsan_cxx}_with_fuzzer.so
   strip --strip-debug $carried/atheris/*.so $carried/*.a
