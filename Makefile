@@ -49,11 +49,12 @@ test-fasttreeshap: $(PAPER)/.package  ## Run FastTreeSHAP, patched and not
 	$(PAPER)/bin/python -m pytest -p no:cacheprovider tests/compat/test_patch_fasttreeshap.py
 
 # The native paths again, with every memory access and every undefined behaviour checked (which is slow:
-# nobody can be interrupted within a second there).
+# nobody can be interrupted within a second there). Few of these tests share anything, and some compile kernels for
+# minutes: each goes to whichever core is free.
 test-sanitized: $(SANITIZED)/.package $(VENV)/.test  ## Run the native paths under sanitizers
 	LD_PRELOAD="$$($${CXX:-c++} -print-file-name=libasan.so) $$($${CXX:-c++} -print-file-name=libstdc++.so.6)" \
 	  ASAN_OPTIONS=detect_leaks=0 PYTHONPATH=$(SANITIZED) \
-	  $(RUN) -m pytest -q -p no:cacheprovider $(ON_ALL_CORES) -k "not ctrl_c and not threads_cannot" \
+	  $(RUN) -m pytest -q -p no:cacheprovider --numprocesses=auto --dist=worksteal -k "not ctrl_c and not threads_cannot" \
 	  tests/engines/test_kernel.py tests/engines/test_engine.py tests/engines/test_interactions.py \
 	  tests/engines/test_background.py tests/engines/test_reentry.py tests/importers/test_records.py \
 	  tests/reference/test_paper.py $(addprefix tests/engines/test_device.py::test_,random_models complete_trees chains \
@@ -164,11 +165,19 @@ $(VENV)/.release: $(VENV)/bin/python release/tools.txt
 	$(VENV)/release/bin/python -m pip --quiet install --require-hashes --only-binary :all: -r release/tools.txt
 	@touch $@
 
+# WHEELS names a folder with wheels: then the package is what users get, and nothing is compiled.
+ifdef WHEELS
+$(VENV)/.package: $(VENV)/bin/python $(wildcard $(WHEELS)/*.whl)
+	$(PIP) install --no-index --no-deps --force-reinstall --find-links $(WHEELS) linear-treeshap
+	$(PIP) install 'numpy>=1.23' 'narwhals>=1.32'
+	@touch $@
+else
 $(VENV)/.package: $(VENV)/.build $(SOURCES)
 	$(PIP) install --no-build-isolation --no-deps --force-reinstall --config-settings=cmake.define.LTS_WERROR=ON \
 	  --config-settings=install.strip=false .
 	$(PIP) install 'numpy>=1.23' 'narwhals>=1.32'
 	@touch $@
+endif
 
 $(ENGINES)/.engines: pyproject.toml
 	$(PYTHON) -m venv $(ENGINES)
