@@ -5,6 +5,7 @@ from __future__ import annotations
 import json
 import struct
 import tracemalloc
+import zipfile
 from collections.abc import Callable
 from pathlib import Path
 from typing import Any
@@ -205,3 +206,48 @@ def test_a_million_sparse_columns_are_explained() -> None:
     values = TreeExplainer(stump(n_features)).shap_values(rows)
     assert values[:, :-1].any() == np.False_
     assert values[:, -1].tolist() == [-0.5, 1.5]
+
+
+# -- categories ---------------------------------------------------------------------------------------------
+
+
+def _field(number: int, content: bytes | int) -> bytes:
+    """A field of Protocol Buffers."""
+    if isinstance(content, bytes):
+        return _varint(number << 3 | 2) + _varint(len(content)) + content
+    return _varint(number << 3) + _varint(content)
+
+
+def _varint(number: int) -> bytes:
+    low, rest = number & 127, number >> 7
+    return bytes([low | 128]) + _varint(rest) if rest else bytes([low])
+
+
+@pytest.mark.parametrize(
+    ("inputs", "claimed", "message"),
+    [
+        (list(range(50)), 1 << 20, "claim to have 52,428,800 categories"),
+        ([0], 1 << 40, "categories"),
+        ([0] * 1000, 1000, "reads a column twice"),
+    ],
+)
+def test_ydf_s_categories_are_not_believed(
+    inputs: list[int], claimed: int, message: str, tmp_path: Path
+) -> None:
+    """Columns of whole numbers say how many categories they have, and nothing of each."""
+    column = _field(1, 4) + _field(2, b"x") + _field(6, _field(2, claimed) + _field(5, 1))
+    header = _field(1, b"RANDOM_FOREST") + _field(2, 2) + b"".join(_field(5, index) for index in inputs)
+    (tmp_path / "data_spec.pb").write_bytes(_field(1, column) * 50)
+    (tmp_path / "header.pb").write_bytes(header)
+    refused(tmp_path, match=message)
+
+
+def test_a_mojo_s_labels_are_not_counted_for_every_column_again(tmp_path: Path) -> None:
+    """A thousand columns that share a file of labels."""
+    labels = "".join(f"label {i}\n" for i in range(5000))
+    lines = "".join(f"{column}: 5000 d000.txt\n" for column in range(1000))
+    path = tmp_path / "model.zip"
+    with zipfile.ZipFile(path, "w") as archive:
+        archive.writestr("model.ini", f"[info]\nn_columns = 1000\n\n[domains]\n{lines}")
+        archive.writestr("domains/d000.txt", labels)
+    refused(path, match="claim to have more than 1,048,576 labels")

@@ -33,6 +33,9 @@ __all__ = ["BEGINNINGS", "LIBRARY", "is_file_of_model", "read_file", "to_ensembl
 LIBRARY = "H2O"
 BEGINNINGS = (b"PK\x03\x04",)
 
+#: Labels of all columns that are made room for, however small the file; each column has a file of its own.
+_MAX_LABELS = 1 << 20
+
 #: Columns are read as they came with these.
 _PLAIN_ENCODINGS = ("AUTO", "Enum", "SortByResponse")
 
@@ -81,10 +84,12 @@ class _Mojo:
 
     def __init__(self, archive: zipfile.ZipFile) -> None:
         self._archive = archive
+        self._read: dict[str, list[str]] = {}
         self.info: dict[str, str] = {}
         self.columns: list[str] = []
         self.domains: dict[int, tuple[str, ...]] = {}
-        section = ""
+        section, n_claimed = "", 0
+        n_most = max(_MAX_LABELS, sum(entry.file_size for entry in archive.infolist()))
         for line in self._lines("model.ini"):
             if line.startswith("["):
                 section = line
@@ -95,6 +100,9 @@ class _Mojo:
                 self.columns.append(line)
             elif section == "[domains]" and line:
                 column, n_labels, name = line.replace(":", " ").split()
+                n_claimed += max(0, int(n_labels))
+                if n_claimed > n_most:
+                    raise FileFormatError(f"its columns claim to have more than {n_most:,} labels.")
                 self.domains[int(column)] = self._labels(f"domains/{name}", int(n_labels))
         del self.columns[int(self.info["n_columns"]) :]  # sections end with an empty line
 
@@ -117,8 +125,10 @@ class _Mojo:
         return tuple(re.sub(r"\\(.)", lambda found: escaped.get(found[1], found[1]), line) for line in lines)
 
     def _lines(self, name: str) -> list[str]:
-        text = self._archive.read(name).decode("utf-8", errors="replace")
-        return [line.strip() for line in text.split("\n")]
+        if name not in self._read:
+            text = self._archive.read(name).decode("utf-8", errors="replace")
+            self._read[name] = [line.strip() for line in text.split("\n")]
+        return self._read[name]
 
 
 def _build(mojo: _Mojo) -> TreeEnsemble:

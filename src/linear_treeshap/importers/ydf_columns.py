@@ -30,7 +30,7 @@ _NUMERICAL, _CATEGORICAL, _BOOLEAN, _DISCRETIZED = 1, 4, 7, 9
 #: Types that the labels of a column had in training.
 _INTEGERS, _BOOLEANS = range(1, 9), 12
 
-#: Categories without labels that are made room for, because the file says no more of them than their number.
+#: Categories without labels of all columns together, of which a file has no more than their number.
 _MAX_CODES = 1 << 20
 
 
@@ -53,8 +53,6 @@ class Column:
         n_labels = max(0, categorical.number(2) - 1)
         has_codes = bool(categorical.number(5))
         if has_codes:
-            if n_labels > _MAX_CODES:
-                raise FileFormatError(f"column {column.text(2)!r} claims to have {n_labels:,} categories.")
             labels: Sequence[Label] = range(1, n_labels + 1)
         else:
             entries = [(entry.message(2).number(1), entry.text(1)) for entry in categorical.messages(7)]
@@ -85,6 +83,12 @@ class Column:
         if self.kind == _BOOLEAN:
             return numbers if np.isnan(numbers).any() else np.asarray(numbers >= 0.5)
         return numbers.astype(np.float32)
+
+
+def _n_codes(column: Message) -> int:
+    """How many categories without labels a column claims to have."""
+    categorical = column.message(6)
+    return max(0, categorical.number(2)) if categorical.number(5) else 0
 
 
 def texts_of(labels: Sequence[Any]) -> Array:
@@ -125,7 +129,12 @@ class Columns:
         place = np.full(len(table), -1)
         if any(not 0 <= index < len(table) for index in inputs):
             raise FileFormatError(f"it reads a column that its table of {len(table)} does not have.")
+        if len(set(inputs)) != len(inputs):
+            raise FileFormatError("it reads a column twice.")
         place[list(inputs)] = np.arange(len(inputs))
+        n_codes = sum(_n_codes(table[index]) for index in inputs)
+        if n_codes > _MAX_CODES:
+            raise FileFormatError(f"its columns claim to have {n_codes:,} categories.")
         columns = tuple(Column.of(table[index]) for index in inputs)
         for column in columns:
             if column.kind not in (_NUMERICAL, _CATEGORICAL, _BOOLEAN, _DISCRETIZED):
