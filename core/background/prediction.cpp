@@ -71,16 +71,33 @@ void walk_any(const Program& program, const Chunk& chunk, const Tree& tree, cons
     program.is_float32 ? walk<float>(program, chunk, tree, rows, add) : walk<double>(program, chunk, tree, rows, add);
 }
 
-// Adds the weighted sum over a block of what the trees of a chunk predict to sums[output].
-void add_chunk(const Program& program, const BackgroundKernel& kernel, const Chunk& chunk, const RowsView& block,
+// Calls add(row, value) for a tree that is one table, and rows that are transposed.
+template <class Add>
+void look_up(const Program& program, const BackgroundKernel& kernel, const Chunk& chunk, const Tree& tree,
+             const RowsView& rows, const void* x, const Add& add) {
+    const std::size_t block_bytes =
+        chunk.columns.size() * kBlockRows * (program.is_float32 ? sizeof(float) : sizeof(double));
+    alignas(64) std::array<std::uint8_t, kBlockRows> outcome;
+    const auto* here = static_cast<const std::byte*>(x);
+    for (std::size_t first = 0; first < rows.n_rows; first += kBlockRows, here += block_bytes) {
+        kernel.find_outcomes(program, tree, here, outcome.data());
+        const std::size_t n = std::min<std::size_t>(kBlockRows, rows.n_rows - first);
+        for (std::size_t r = 0; r < n; ++r) add(first + r, chunk.values_of(tree, tree.lookup->leaf[outcome[r]]));
+    }
+}
+
+// Adds the weighted sum over each block of what the trees of a chunk predict to sums[block][output].
+void add_chunk(const Program& program, const BackgroundKernel& kernel, const Chunk& chunk, const RowsView& rows,
                const BlockWeights& weights, Workspace& work, double* sums) {
-    const bool in_blocks = block.n_rows >= kMinBlockRows;
+    const bool in_blocks = rows.n_rows >= kMinBlockRows;
     if (in_blocks)
-        kernel.add_block_sums(program, chunk, block, weights, work.x.reserve(kBlockRows * chunk.columns.size()), sums);
+        kernel.add_block_sums(program, chunk, rows, weights,
+                              work.x.reserve(kSumBlocks * kBlockRows * chunk.columns.size()), sums);
     for (const auto& tree : chunk.trees)
         if (!in_blocks || tree.splits.size() > kMaxBlockSplits)
-            walk_any(program, chunk, tree, block,
-                     [&](std::size_t row, const double* value) { add_to(sums, chunk, weights.of(row), value); });
+            walk_any(program, chunk, tree, rows, [&](std::size_t row, const double* value) {
+                add_to(sums + row / kBlockRows * at(program.n_outputs), chunk, weights.of(row % kBlockRows), value);
+            });
 }
 
 // The sum of n numbers, every step-th, and, of float32, of their absolute values. Four sums wait less for each other
@@ -130,6 +147,10 @@ void predict(const Program& program, const BackgroundKernel& kernel, const RowsV
                         walk_any(program, chunk, tree, here, add);
                         continue;
                     }
+                    if (tree.is_lookup()) {
+                        look_up(program, kernel, chunk, tree, here, x, add);
+                        continue;
+                    }
                     std::uint64_t* const bits = work.satisfied.reserve(blocks * n_words(tree));
                     kernel.evaluate(program, chunk, tree, x, blocks, bits);
                     for (std::size_t b = 0; b < blocks; ++b) {
@@ -157,28 +178,31 @@ bool adds_up(const Program& program, const BackgroundKernel& kernel, const RowsV
     const BlockWeights weights;
     std::atomic<bool> is_fine{true};
     Control control(poll, program.n_leaves * rows.n_rows);
-    const auto block_is_fine = [&](std::size_t row, const RowsView& block, const Worker& worker) {
-        std::vector<double> predicted(n_outputs);
+    // Of the rows from `first`, a few blocks.
+    const auto are_fine = [&](std::size_t first, const RowsView& some, const Worker& worker) {
+        std::vector<double> predicted(n_blocks(some.n_rows) * n_outputs);
         for (const auto& chunk : program.chunks) {
-            add_chunk(program, kernel, chunk, block, weights, worker.workspace(), predicted.data());
-            if (!worker.advance(chunk.n_leaves * block.n_rows)) return true;  // nobody waits for the answer
+            add_chunk(program, kernel, chunk, some, weights, worker.workspace(), predicted.data());
+            if (!worker.advance(chunk.n_leaves * some.n_rows)) return true;  // nobody waits for the answer
         }
-        for (std::size_t o = 0; o < n_outputs; ++o) {
+        for (std::size_t i = 0; i < predicted.size(); ++i) {
+            const std::size_t begin = i / n_outputs * kBlockRows, o = i % n_outputs;
             double found = 0.0, absolute = 0.0;
-            for (std::size_t r = 0; r < block.n_rows; ++r) {
-                const Sums of_row(values.data() + (row + r) * per_row + o, per_row / n_outputs, n_outputs);
+            for (std::size_t r = 0; r < std::min<std::size_t>(kBlockRows, some.n_rows - begin); ++r) {
+                const Sums of_row(values.data() + (first + begin + r) * per_row + o, per_row / n_outputs, n_outputs);
                 found += weights.of(r) * (of_row.sum + base[o]);
                 absolute += weights.of(r) * of_row.absolute;
             }
-            if (!(std::abs(found - predicted[o]) <= tolerance + kRounding * absolute)) return false;  // NaN as well
+            if (!(std::abs(found - predicted[i]) <= tolerance + kRounding * absolute)) return false;  // NaN as well
         }
         return true;
     };
     parallel_for((rows.n_rows + kTaskRows - 1) / kTaskRows, n_threads, control,
                  [&](std::size_t task, const Worker& worker) {
+                     constexpr std::size_t kStep = kSumBlocks * kBlockRows;
                      const std::size_t end = std::min(rows.n_rows, (task + 1) * kTaskRows);
-                     for (std::size_t row = task * kTaskRows; row < end && is_fine; row += kBlockRows)
-                         if (!block_is_fine(row, rows.slice(row, kBlockRows), worker)) is_fine = false;
+                     for (std::size_t row = task * kTaskRows; row < end && is_fine; row += kStep)
+                         if (!are_fine(row, rows.slice(row, kStep), worker)) is_fine = false;
                  });
     return is_fine;
 }

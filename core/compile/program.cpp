@@ -24,7 +24,8 @@ constexpr std::int32_t kMaxBitsetCode = 1 << 20;
 
 // A chunk is closed when its trees have this many leaves: long enough to make
 // what is done once per chunk and row block cheap, short enough to keep sums accurate and to give
-// threads something to share when there are few rows.
+// threads something to share when there are few rows. A tree that is one table costs far less than its leaves: it
+// counts for its conditions.
 constexpr std::size_t kChunkLeaves = 8192;
 
 std::vector<CategorySet> category_sets(const EnsembleView& e) {
@@ -60,7 +61,7 @@ class OpenChunk {
     std::int32_t output() const { return output_; }
     bool is_full(std::int32_t n_outputs) const {
         const std::size_t slots = forest_.players.size() * static_cast<std::size_t>(n_outputs);
-        return leaf_node_.size() >= kChunkLeaves || std::max(slots, forest_.columns.size()) >= kMaxChunkSlots;
+        return n_walked_ >= kChunkLeaves || std::max(slots, forest_.columns.size()) >= kMaxChunkSlots;
     }
 
     void add(const EnsembleView& e, std::int64_t tree, const Parts& parts, std::int32_t root,
@@ -69,6 +70,7 @@ class OpenChunk {
         if (compiled.splits.empty()) return;  // a tree that is a single leaf says nothing of any player
         compiled.tree.first_leaf = static_cast<std::int32_t>(leaf_node_.size());
         append(compiled.leaf_node, leaf_node_);
+        n_walked_ += compiled.lookup ? at(compiled.lookup->n_conditions) : compiled.leaf_node.size();
         trees_.push_back(std::move(compiled));
     }
 
@@ -95,6 +97,7 @@ class OpenChunk {
         forest_.order.reserve(total(&TreeLists::order));
         forest_.treelets.reserve(total(&TreeLists::treelets));
         forest_.steps.reserve(total(&TreeLists::steps));
+        forest_.outcomes.reserve(total(&TreeLists::outcomes));
         forest_.lookups.reserve(static_cast<std::size_t>(
             std::count_if(trees_.begin(), trees_.end(), [](const auto& tree) { return tree.lookup.has_value(); })));
         for (const auto& from : trees_) {
@@ -104,7 +107,10 @@ class OpenChunk {
             tree.order = append(from.order, forest_.order);
             tree.treelets = append(from.treelets, forest_.treelets);
             tree.steps = append(from.steps, forest_.steps);
-            if (from.lookup) tree.lookup = &forest_.lookups.emplace_back(*from.lookup);
+            if (!from.lookup) continue;
+            Lookup& lookup = forest_.lookups.emplace_back(*from.lookup);
+            lookup.leaf = append(from.outcomes, forest_.outcomes);
+            tree.lookup = &lookup;
         }
     }
 
@@ -156,6 +162,7 @@ class OpenChunk {
     Numbering players_{{}, forest_.players};
     std::vector<CompiledTree> trees_;
     std::vector<std::int64_t> leaf_node_;
+    std::size_t n_walked_ = 0;  // leaves
 };
 
 }  // namespace

@@ -100,6 +100,7 @@ struct Lookup {
     std::int32_t n_conditions = 0, n_players = 0;
     std::array<std::int32_t, kMaxLookupBits> condition;  // a split that asks it
     std::array<std::int32_t, kMaxLookupBits> player;     // in the order of the table
+    std::span<const std::int32_t> leaf;                  // of each outcome
 
     std::span<const std::int32_t> conditions() const {
         return std::span(condition).first(static_cast<std::size_t>(n_conditions));
@@ -141,6 +142,7 @@ struct TreeLists {
     std::vector<std::int32_t> order;
     std::vector<Treelet> treelets;
     std::vector<Step> steps;
+    std::vector<std::int32_t> outcomes;  // the leaf of each, where there is a lookup
 };
 
 // What chunks of the same trees share. The trees' lists lie side by side, each as large as they are together.

@@ -327,7 +327,16 @@ class TreeCompiler {
                 lookup.player[static_cast<std::size_t>(lookup.n_players++)] = s.player;
         }
         // A look-up costs about as much as walking six leaves (measured), per player.
-        if (out_.splits.size() >= 6 * lookup.players().size()) out_.lookup = lookup;
+        if (out_.splits.size() < 6 * lookup.players().size()) return;
+        out_.lookup = lookup;
+        for (std::size_t state = 0; state < lookup.n_states(); ++state) {
+            std::int32_t node = 0;
+            while (node >= 0) {
+                const auto& split = out_.splits[static_cast<std::size_t>(node)];
+                node = split.child[(state >> split.condition & 1) != 0 ? 0 : 1];
+            }
+            out_.outcomes.push_back(~node);
+        }
     }
 
     const EnsembleView& e_;

@@ -6,6 +6,7 @@
 #include <algorithm>
 #include <array>
 #include <bit>
+#include <vector>
 
 #include "kernels/isa.hpp"
 #include "kernels/satisfied.hpp"
@@ -43,20 +44,51 @@ void evaluate(const Program& program, const Chunk& chunk, const Tree& tree, cons
                        : evaluate_blocks(program, chunk, tree, static_cast<const double*>(x), n_blocks, words);
 }
 
+void find_outcomes(const Program& program, const Tree& tree, const void* x, std::uint8_t* out) {
+    (program.is_float32 ? outcomes<kBlockRows>(program, tree, static_cast<const float*>(x))
+                        : outcomes<kBlockRows>(program, tree, static_cast<const double*>(x)))
+        .store(out);
+}
+
 double weight_of(std::uint64_t rows, const BlockWeights& weights) {
     return std::popcount(rows) + std::popcount(rows & weights.once) + 2 * std::popcount(rows & weights.twice);
 }
 
-// Leaves that no row ends in are added as well, times zero: whether there are rows is hard to foretell.
+// A block of up to 64 rows, and the weighted sum of what trees predict for them.
 template <class Number>
-void add_sums_of(const Program& program, const Chunk& chunk, const RowsView& rows, const BlockWeights& weights,
-                 Number* x, double* sums) {
-    transpose_block(program, chunk, static_cast<const Number*>(rows.data), rows.n_rows, x);
-    std::array<std::uint64_t, kMaxBlockSplits> reached;
-    double sum = 0.0;  // of the first output
-    for (const auto& tree : chunk.trees) {
-        if (tree.splits.size() > kMaxBlockSplits) continue;
-        reached[0] = ~std::uint64_t{0} >> (kBlockRows - rows.n_rows);
+struct BlockSum {
+    const Number* x;  // transposed
+    std::size_t n_rows;
+    const BlockWeights& weights;
+    std::array<double, kBlockRows> weight;
+    double* sums;      // by output
+    double sum = 0.0;  // of the chunk's first output
+
+    BlockSum(const Number* numbers, std::size_t n, const BlockWeights& by_row, double* to)
+        : x(numbers), n_rows(n), weights(by_row), weight{}, sums(to) {
+        for (std::size_t r = 0; r < n; ++r) weight[r] = by_row.of(r);
+    }
+
+    // A tree that is one table.
+    void look_up(const Program& program, const Chunk& chunk, const Tree& tree) {
+        alignas(64) std::array<std::uint8_t, kBlockRows> outcome;
+        outcomes<kBlockRows>(program, tree, x).store(outcome.data());
+        const auto* const leaf = tree.lookup->leaf.data();
+        const double* const values = chunk.values_of(tree, 0);
+        const auto sum_of = [&](std::size_t output) {
+            std::array<double, 4> parts{};  // which wait less for each other than one sum
+            for (std::size_t r = 0; r < kBlockRows; ++r)
+                parts[r % 4] += weight[r] * values[at(leaf[outcome[r]]) * at(chunk.n_outputs) + output];
+            return (parts[0] + parts[1]) + (parts[2] + parts[3]);
+        };
+        sum += sum_of(0);
+        for (int o = 1; o < chunk.n_outputs; ++o) sums[at(chunk.output + o)] += sum_of(at(o));
+    }
+
+    // Leaves that no row ends in are added as well, times zero: whether there are rows is hard to foretell.
+    void walk(const Program& program, const Chunk& chunk, const Tree& tree) {
+        std::array<std::uint64_t, kMaxBlockSplits> reached;
+        reached[0] = ~std::uint64_t{0} >> (kBlockRows - n_rows);
         for (std::size_t i = 0; i < tree.splits.size(); ++i) {
             const auto& split = tree.splits[i];
             const std::uint64_t left = goes_left<kBlockRows>(program, split, x);
@@ -67,14 +99,28 @@ void add_sums_of(const Program& program, const Chunk& chunk, const RowsView& row
                     reached[at(child)] = here[side];
                     continue;
                 }
-                const double weight = weight_of(here[side], weights);
+                const double of_leaf = weight_of(here[side], weights);
                 const double* const value = chunk.values_of(tree, ~child);
-                sum += weight * value[0];
-                for (int o = 1; o < chunk.n_outputs; ++o) sums[at(chunk.output + o)] += weight * value[o];
+                sum += of_leaf * value[0];
+                for (int o = 1; o < chunk.n_outputs; ++o) sums[at(chunk.output + o)] += of_leaf * value[o];
             }
         }
     }
-    sums[at(chunk.output)] += sum;
+};
+
+template <class Number>
+void add_sums_of(const Program& program, const Chunk& chunk, const RowsView& rows, const BlockWeights& weights,
+                 Number* x, double* sums) {
+    transpose_rows(program, chunk, rows, x);
+    std::vector<BlockSum<Number>> blocks;
+    for (std::size_t first = 0; first < rows.n_rows; first += kBlockRows)
+        blocks.emplace_back(x + first * chunk.columns.size(), std::min<std::size_t>(kBlockRows, rows.n_rows - first),
+                            weights, sums + first / kBlockRows * at(program.n_outputs));
+    for (const auto& tree : chunk.trees)
+        if (tree.splits.size() <= kMaxBlockSplits)
+            for (auto& block : blocks)
+                tree.is_lookup() ? block.look_up(program, chunk, tree) : block.walk(program, chunk, tree);
+    for (const auto& block : blocks) block.sums[at(chunk.output)] += block.sum;
 }
 
 void add_block_sums(const Program& program, const Chunk& chunk, const RowsView& rows, const BlockWeights& weights,
@@ -146,7 +192,7 @@ void look_up(const BackgroundTree& plan, const double* tables, const std::uint64
 bool scan(const Chunk&, const Tree&, const BackgroundTree&, const Moments&, const RowPairs&, const Worker&);
 
 extern const BackgroundKernel background_kernel;
-const BackgroundKernel background_kernel{transpose, evaluate, add_block_sums, count, look_up, scan};
+const BackgroundKernel background_kernel{transpose, evaluate, find_outcomes, add_block_sums, count, look_up, scan};
 
 }  // namespace linear_treeshap::LTS_ISA
 LTS_END_ISA

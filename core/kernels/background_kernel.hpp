@@ -40,14 +40,19 @@ struct BlockWeights {
 // A tree of more splits is walked row by row; a block would ask all of them.
 inline constexpr std::size_t kMaxBlockSplits = 512;
 
+// Blocks that go through a tree together: it is read from afar once.
+inline constexpr std::size_t kSumBlocks = 4;
+
 struct BackgroundKernel {
     // The columns a chunk reads, transposed: [block][column][64 rows].
     void (*transpose)(const Program&, const Chunk&, const RowsView&, void* x);
     // [block][n_words(tree)]
     void (*evaluate)(const Program&, const Chunk&, const Tree&, const void* x, std::size_t n_blocks,
                      std::uint64_t* words);
-    // Adds the weighted sum over a block, of up to 64 rows, of what the trees of up to kMaxBlockSplits splits predict.
-    // `x` has room for a block of the columns that the chunk reads.
+    // Of a tree that is one table, the outcome of each of 64 rows, transposed.
+    void (*find_outcomes)(const Program&, const Tree&, const void* x, std::uint8_t* out);
+    // Adds the weighted sum over each of up to kSumBlocks blocks of what the trees of up to kMaxBlockSplits splits
+    // predict, to sums[block][output]. `x` has room for these blocks, of the columns that the chunk reads.
     void (*add_block_sums)(const Program&, const Chunk&, const RowsView&, const BlockWeights&, void* x, double* sums);
     // Adds the weight of each row to the bin of its state; null weights are ones.
     void (*count)(const BackgroundTree&, const LeafTable&, const std::uint64_t* words, std::size_t words_per_block,

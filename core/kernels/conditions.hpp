@@ -46,6 +46,16 @@ LTS_INLINE std::uint64_t goes_left(const Program& program, const Split& split, c
     return at_most<kRows>(column, static_cast<Number>(split.threshold), split.missing_left);
 }
 
+// The outcome of a tree that is one table, for each row.
+template <int kRows, class Number>
+LTS_INLINE Bytes outcomes(const Program& program, const Tree& tree, const Number* x) {
+    Bytes out;
+    const auto conditions = tree.lookup->conditions();
+    for (std::size_t bit = 0; bit < conditions.size(); ++bit)
+        out.add(goes_left<kRows>(program, tree.splits[at(conditions[bit])], x), static_cast<std::uint8_t>(1 << bit));
+    return out;
+}
+
 // Does a row whose number in the split's column is x go left?
 template <class Number>
 LTS_INLINE bool row_goes_left(const Program& program, const Split& split, Number x) {

@@ -112,11 +112,7 @@ template <int kRows, class Number>
 void look_up_block(const Program& program, const Chunk& chunk, const Tree& tree, const double* table, const Number* x,
                    int n_rows, double* phi, std::size_t stride) {
     alignas(64) std::array<std::uint8_t, kBlockRows> index;
-    Bytes states;
-    const auto conditions = tree.lookup->conditions();
-    for (std::size_t bit = 0; bit < conditions.size(); ++bit)
-        states.add(goes_left<kRows>(program, tree.splits[at(conditions[bit])], x), static_cast<std::uint8_t>(1 << bit));
-    states.store(index.data());
+    outcomes<kRows>(program, tree, x).store(index.data());
     const std::size_t n_states = tree.lookup->n_states();
     for (const auto player : tree.lookup->players())
         for (int output = 0; output < chunk.n_outputs; ++output, table += n_states) {

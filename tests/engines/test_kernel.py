@@ -10,7 +10,7 @@ import numpy.typing as npt
 import pytest
 from engines import value_engine
 from settings import SETTINGS, assert_equal
-from strategies import chain, random_ensemble, random_rows, rows_as_read
+from strategies import chain, random_ensemble, random_rows, rows_as_read, symmetric_tree
 
 from linear_treeshap import _core, oracle, paper
 from linear_treeshap.model.ensemble import TreeEnsemble
@@ -155,27 +155,3 @@ def test_symmetric_trees_become_tables() -> None:
         rows = rng.normal(size=(2, n_features))
         for kernel in KERNELS:
             assert_equal(explain(ensemble, rows, kernel), exact(ensemble, rows), ensemble, f"({kernel})")
-
-
-def symmetric_tree(rng: np.random.Generator, depth: int, n_features: int) -> TreeEnsemble:
-    """All nodes of a level ask the same question; many leaves have no cover, as in CatBoost."""
-    n_inner, n_nodes = 2**depth - 1, 2 ** (depth + 1) - 1
-    node = np.arange(n_nodes)
-    level = np.floor(np.log2(node + 1)).astype(int)
-    inner = node < n_inner
-    question = rng.integers(n_features, size=depth + 1)
-    cover = np.zeros(n_nodes)
-    cover[n_inner:] = rng.integers(0, 3, size=n_inner + 1)
-    for i in range(n_inner - 1, -1, -1):
-        cover[i] = cover[2 * i + 1] + cover[2 * i + 2]
-    return TreeEnsemble(
-        tree_offsets=np.array([0, n_nodes]),
-        left=np.where(inner, 2 * node + 1, -1),
-        right=np.where(inner, 2 * node + 2, -1),
-        feature=np.where(inner, question[level], -1),
-        threshold=np.where(inner, rng.normal(size=depth + 1)[level], 0.0),
-        cover=cover,
-        value=np.where(inner, 0.0, rng.normal(size=n_nodes))[:, None],
-        base_values=np.zeros(1),
-        row_format=RowFormat(n_features=n_features),
-    )

@@ -11,7 +11,7 @@ import numpy as np
 import numpy.typing as npt
 import pytest
 import zoo
-from strategies import random_ensemble, random_rows
+from strategies import random_ensemble, random_rows, symmetric_tree
 
 import linear_treeshap.results.reading as reading_module
 from linear_treeshap import (
@@ -340,8 +340,9 @@ def test_predictions_equal_those_node_by_node(kernel: str, n_rows: int) -> None:
         {"max_depth": 12, "max_leaves": 900, "n_features": 9},  # too large for blocks
         {"max_depth": 0},
     ]
-    for settings in settings_of:
-        ensemble = random_ensemble(rng, **settings)
+    ensembles = [random_ensemble(rng, **settings) for settings in settings_of]
+    ensembles += [symmetric_tree(rng, 6, 4), symmetric_tree(rng, 8, 8, n_outputs=3)]  # tables of outcomes
+    for ensemble in ensembles:
         with np.errstate(over="ignore"):
             rows = random_rows(rng, ensemble, n_rows).astype(ensemble.row_format.numpy_dtype)
         program = Program(ensemble, kernel=kernel)

@@ -18,7 +18,16 @@ from hypothesis import strategies as st
 from linear_treeshap.model.ensemble import TreeEnsemble
 from linear_treeshap.model.row_format import RowFormat
 
-__all__ = ["chain", "complete", "copies", "ensembles", "random_ensemble", "random_rows", "rows_as_read"]
+__all__ = [
+    "chain",
+    "complete",
+    "copies",
+    "ensembles",
+    "random_ensemble",
+    "random_rows",
+    "rows_as_read",
+    "symmetric_tree",
+]
 
 Rows = npt.NDArray[np.float64]
 
@@ -253,4 +262,28 @@ def copies(ensemble: TreeEnsemble, times: int) -> TreeEnsemble:
         value=np.tile(ensemble.value, (times, 1)),
         tree_output=np.tile(ensemble.tree_output, times),
         **arrays,
+    )
+
+
+def symmetric_tree(rng: np.random.Generator, depth: int, n_features: int, n_outputs: int = 1) -> TreeEnsemble:
+    """All nodes of a level ask the same question; many leaves have no cover, as in CatBoost."""
+    n_inner, n_nodes = 2**depth - 1, 2 ** (depth + 1) - 1
+    node = np.arange(n_nodes)
+    level = np.floor(np.log2(node + 1)).astype(int)
+    inner = node < n_inner
+    question = rng.integers(n_features, size=depth + 1)
+    cover = np.zeros(n_nodes)
+    cover[n_inner:] = rng.integers(0, 3, size=n_inner + 1)
+    for i in range(n_inner - 1, -1, -1):
+        cover[i] = cover[2 * i + 1] + cover[2 * i + 2]
+    return TreeEnsemble(
+        tree_offsets=np.array([0, n_nodes]),
+        left=np.where(inner, 2 * node + 1, -1),
+        right=np.where(inner, 2 * node + 2, -1),
+        feature=np.where(inner, question[level], -1),
+        threshold=np.where(inner, rng.normal(size=depth + 1)[level], 0.0),
+        cover=cover,
+        value=np.where(inner, 0.0, rng.normal(size=(n_outputs, n_nodes))).T,
+        base_values=np.zeros(n_outputs),
+        row_format=RowFormat(n_features=n_features),
     )
