@@ -98,6 +98,7 @@ void bind_program(nb::module_& m);
 void bind_values(nb::module_& m);
 void bind_sets(nb::module_& m);
 void bind_background(nb::module_& m);
+void bind_rows(nb::module_& m);
 void bind_paper(nb::module_& m);
 
 }  // namespace linear_treeshap

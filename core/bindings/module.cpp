@@ -16,5 +16,6 @@ NB_MODULE(_core, m) {
     bind_values(m);
     bind_sets(m);
     bind_background(m);
+    bind_rows(m);
     bind_paper(m);
 }

@@ -112,6 +112,31 @@ class BackgroundEngine:
         progress: Progress,
     ) -> None: ...
 
+# Lookups, see lookups.py: what makes keys, one question after the other; the tables; columns of hashes,
+# and the hashes that they have codes for.
+class KeyTables:
+    def __init__(
+        self,
+        *,
+        kind: npt.NDArray[np.uint8],  # 0: a category, 1: above, 2: equal
+        column: npt.NDArray[np.int32],
+        operand: Numbers,  # a border, or a hash
+        if_missing: npt.NDArray[np.bool_],
+        table_parts: npt.NDArray[np.int32],
+        part_offsets: npt.NDArray[np.int64],
+        keys: npt.NDArray[np.uint64],
+        key_offsets: npt.NDArray[np.int64],
+        numbers: npt.NDArray[np.float32],
+        number_offsets: npt.NDArray[np.int64],
+        hashed: npt.NDArray[np.int32],
+        known: Numbers,
+        known_offsets: npt.NDArray[np.int64],
+    ) -> None: ...
+    # rows (n_rows, n_features), out (n_rows, n_columns), of which features and lookups are written
+    def fill(self, rows: Numbers, out: Values) -> None: ...
+    # out (n_rows, n_numbers), written
+    def look_up(self, table: int, rows: Numbers, out: Values) -> None: ...
+
 class LinearTreeShap:
     def __init__(self, trees: Trees, *, n_features: int, n_outputs: int) -> None: ...
     @property

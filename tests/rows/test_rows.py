@@ -6,6 +6,7 @@ import math
 import time
 from collections.abc import Callable
 from decimal import Decimal
+from itertools import product
 from typing import Any, Literal
 
 import numpy as np
@@ -13,7 +14,7 @@ import pytest
 
 from linear_treeshap import TreeExplainer
 from linear_treeshap.errors import InputError
-from linear_treeshap.model.lookups import Lookup
+from linear_treeshap.model.lookups import Above, Equal, Lookup
 from linear_treeshap.model.row_format import Label, RowFormat
 from linear_treeshap.rows.frames import is_numbering, match_columns
 from linear_treeshap.rows.lookups import with_lookups
@@ -463,8 +464,76 @@ def test_numbers_are_looked_up_for_models_of_either_dtype() -> None:
     numbers = np.arange(6, dtype=np.float32).reshape(3, 2)
     lookup = Lookup((0,), (), (), np.array([3, 7], dtype=np.uint64), numbers)
     for n_rows in (2, 40):  # a table of what occurs, or row by row
-        hashes = {0: np.resize(np.array([3.0, 9.0]), n_rows)}
+        rows = np.resize(np.array([3.0, 9.0]), (n_rows, 1))
         formats = [RowFormat(1, dtype=dtype, hashes={0: (3, 9)}, lookups=(lookup,)) for dtype in DTYPES]
-        narrow, wide = (with_lookups(np.zeros((n_rows, 1)), hashes, one) for one in formats)
+        narrow, wide = (with_lookups(rows, one) for one in formats)
         assert [one.dtype for one in (narrow, wide)] == [np.float32, np.float64]
         np.testing.assert_array_equal(narrow, wide)
+
+
+def test_numbers_are_those_of_each_row_s_key() -> None:
+    """By its definition, row by row. Many rows are looked up by all keys that they could have."""
+    rng = np.random.default_rng(0)
+    above, equal = Above(1, 0.5, True), Equal(2, -3)
+    parts = {0: (0, 2), 1: (0,), 2: (2,)}  # by lookup, categories
+    lookups = tuple(_lookup(rng, parts[i], (above,) * (i < 2), (equal,) * (i != 1)) for i in range(3))
+    known = {0: (5, -7, 2**31 - 1), 2: (-3, 11)}
+    for dtype in DTYPES:
+        row_format = RowFormat(3, dtype=dtype, hashes=known, lookups=lookups)
+        for n_rows in (0, 1, 5, 300):
+            rows = np.stack(
+                [
+                    rng.choice([5.0, -7.0, 2.0**31 - 1, 8.0, np.nan], n_rows),
+                    rng.choice([0.0, 0.5, 1.0, np.nan, np.inf, 1e300], n_rows),
+                    rng.choice([-3.0, 11.0, np.nan], n_rows),
+                ],
+                axis=1,
+            )
+            expected = np.array([_row_by_key(row, row_format) for row in rows])
+            for order in ("C", "F"):  # as arrays lie in memory, and as columns of frames
+                found = with_lookups(np.array(rows, order=order), row_format)
+                assert (found.dtype, found.flags.c_contiguous) == (row_format.numpy_dtype, True)
+                if n_rows:
+                    np.testing.assert_array_equal(found, expected.astype(dtype))
+
+
+_MULTIPLIER = 0x4906BA494954CB65
+
+
+def _key(parts: list[int]) -> int:
+    key = 0
+    for part in parts:
+        key = _MULTIPLIER * (key + _MULTIPLIER * part) % 2**64
+    return key
+
+
+def _lookup(rng: np.random.Generator, categories: Any, above: Any, equal: Any) -> Lookup:
+    """A table of two thirds of the keys that rows can have."""
+    values = [[5, -7, 2**31 - 1, 8] if column == 0 else [-3, 11] for column in categories]
+    keys = [_key(list(one)) for one in product(*values, *[[0, 1]] * (len(above) + len(equal)))]
+    kept = np.sort(rng.choice(np.array(keys, dtype=np.uint64), len(keys) * 2 // 3, replace=False))
+    return Lookup(categories, above, equal, kept, rng.normal(size=(len(kept) + 1, 2)).astype(np.float32))
+
+
+def _row_by_key(row: Any, row_format: RowFormat) -> list[float]:
+    """Codes, numbers, and what is looked up for them."""
+    with np.errstate(over="ignore"):
+        number = row.astype(row_format.dtype)
+    out = [
+        row_format.hashes[f].index(int(row[f]))
+        if f in row_format.hashes and row[f] in row_format.hashes[f]
+        else (np.nan if f in row_format.hashes else number[f])
+        for f in range(3)
+    ]
+    for lookup in row_format.lookups:
+        categories = [row[column] for column in lookup.categories]
+        answers = [
+            a.if_missing if np.isnan(row[a.column]) else number[a.column] > a.border for a in lookup.above
+        ]
+        answers += [row[e.column] == e.hash for e in lookup.equal]
+        place = len(lookup.keys)
+        if not np.isnan(categories).any():
+            key = _key([*map(int, categories), *map(int, answers)])
+            place = lookup.keys.tolist().index(key) if key in lookup.keys.tolist() else place
+        out += lookup.numbers[place].tolist()
+    return out

@@ -19,7 +19,7 @@ import numpy.typing as npt
 from ..errors import InputError
 from ..model.ensemble import TreeEnsemble
 from ..model.row_format import RowFormat
-from ..rows.lookups import hashes_in, looked_up
+from ..rows.lookups import looked_up, with_hashes
 from .background_rows import Background
 from .contract import Sets, Told, Truth, Values
 from .indices import Index
@@ -147,24 +147,20 @@ class _Questions:
             for column in asked
             if column < row_format.n_features
         }
-        hashes, own = hashes_in(background, row_format), hashes_in(row[None], row_format)
+        theirs, own = with_hashes(background, row_format), with_hashes(row[None], row_format)
         at = row_format.n_features
-        for lookup in row_format.lookups:
+        for number, lookup in enumerate(row_format.lookups):
             columns = range(at, at + lookup.n_numbers)
             at += lookup.n_numbers
             if asked.isdisjoint(columns):
                 continue
             found = []
             for coalition in range(1 << len(lookup.columns)):
-                here = {f for i, f in enumerate(lookup.columns) if coalition >> i & 1}
-                of_numbers = {
-                    f: np.full(n, row[f]) if f in here else background[:, f] for f in lookup.columns
-                }
-                of_hashes = {
-                    f: np.repeat(own[f], n) if f in here else hashes[f] for f in lookup.columns if f in hashes
-                }
-                found.append(looked_up(lookup, of_numbers, of_hashes))
-            out |= {column: np.stack([one[i] for one in found]) for i, column in enumerate(columns)}
+                here = [f for i, f in enumerate(lookup.columns) if coalition >> i & 1]
+                mixed = theirs.copy()
+                mixed[:, here] = own[:, here]
+                found.append(looked_up(mixed, row_format, number))
+            out |= {column: np.stack([one[:, i] for one in found]) for i, column in enumerate(columns)}
         return out
 
 

@@ -12,12 +12,13 @@ import math
 from collections.abc import Iterator
 from dataclasses import dataclass, field, fields
 from functools import cached_property
-from typing import Literal
+from typing import Any, Literal
 
 import numpy as np
 
+from .. import _core
 from ..errors import ModelError
-from .lookups import Lookup
+from .lookups import Lookup, key_tables
 
 __all__ = ["LIGHTGBM_ZERO", "MAX_FEATURES", "Label", "RowFormat", "check_n_features"]
 
@@ -121,6 +122,14 @@ class RowFormat:
         rest = [f.name for f in fields(self) if f.name != "missing_value"]
         same_missing = np.array_equal(self.missing_value, other.missing_value, equal_nan=True)
         return same_missing and all(getattr(self, name) == getattr(other, name) for name in rest)
+
+    def __getstate__(self) -> dict[str, Any]:
+        return {name: value for name, value in self.__dict__.items() if name != "key_tables"}
+
+    @cached_property
+    def key_tables(self) -> _core.KeyTables:
+        """The lookups, ready to be asked for rows."""
+        return key_tables(self.lookups, self.hashes)
 
     @property
     def n_columns(self) -> int:

@@ -82,7 +82,7 @@ def read_rows(X: Any, row_format: RowFormat) -> Rows:
 def _coded_reader(array: Array, row_format: RowFormat) -> Callable[[int, int], Array]:
     """Slices of an array in which labels have been turned into codes, or into hashes, already."""
     if row_format.hashes:
-        return _hashed_reader(array, row_format, lambda some, feature: some[:, feature])
+        return lambda start, stop: with_lookups(array[start:stop], row_format)
     return _dense_reader(array, replace(row_format, categories={}, frame_labels=()))
 
 
@@ -142,9 +142,7 @@ def _check_width(width: int, row_format: RowFormat, one_row: bool = False) -> No
 def _dense_reader(array: Array, row_format: RowFormat) -> Callable[[int, int], Array]:
     """Slices of ``array`` as the format says, without a copy where nothing is to be done."""
     if row_format.hashes:
-        return _hashed_reader(
-            array, row_format, lambda some, feature: codes_of_numbers(some[:, feature], row_format, feature)
-        )
+        return lambda start, stop: with_lookups(_hashed(array[start:stop], row_format), row_format)
     dtype = row_format.numpy_dtype
     changes = row_format.changes_numbers
     if array.dtype == dtype and array.flags.c_contiguous and not changes:
@@ -162,17 +160,12 @@ def _dense_reader(array: Array, row_format: RowFormat) -> Callable[[int, int], A
     return read
 
 
-def _hashed_reader(
-    array: Array, row_format: RowFormat, hashes_of: Callable[[Array, int], Array]
-) -> Callable[[int, int], Array]:
-    """Slices of ``array`` for a model that knows hashes of its categories."""
-
-    def read(start: int, stop: int) -> Array:
-        some = array[start:stop]
-        hashes = {feature: hashes_of(some, feature) for feature in row_format.hashes}
-        return with_lookups(some, hashes, row_format)
-
-    return read
+def _hashed(numbers: Array, row_format: RowFormat) -> Array:
+    """The same rows with hashes for the numbers in columns of categories."""
+    rows = numbers.astype(np.float64)
+    for feature in row_format.hashes:
+        rows[:, feature] = codes_of_numbers(numbers[:, feature], row_format, feature)
+    return rows
 
 
 def _apply(block: Array, original: Array, row_format: RowFormat) -> None:
