@@ -89,7 +89,8 @@ class Library:
 
     def compare(self, table: UserRows, part: slice, block: Array, tolerance: float | None) -> None:
         """Are the rows ``part`` of the table, read as ``block``, what the library takes them for?"""
-        numbers = _sampled(table.n_rows, part, block)
+        # What is looked up for features is always a number.
+        numbers = _sampled(table.n_rows, part, block[:, : self._row_format.n_features])
         if len(numbers):
             rows = np.ascontiguousarray(block[numbers - part.start])
             ours = self._program.predict(rows, n_jobs=self._n_jobs)

@@ -99,11 +99,13 @@ def frame_to_array(X: Any, row_format: RowFormat) -> tuple[Array, Any, list[int]
             chosen = native if order == list(range(native.shape[1])) else native.iloc[:, order]
             array = np.ascontiguousarray(chosen.to_numpy(dtype=row_format.numpy_dtype))
         else:
-            # A hash is no float32.
+            # A hash is no float32, and lookups are made column by column.
             dtype = np.dtype(np.float64) if row_format.hashes else row_format.numpy_dtype
-            array = np.empty((len(frame), row_format.n_features), dtype=dtype)
+            shape = (len(frame), row_format.n_features)
+            array = np.empty(shape, dtype=dtype, order="F" if row_format.hashes else "C")
+            columns = list(frame.iter_columns())
             for feature, position in enumerate(order):
-                array[:, feature] = _numbers(frame[:, position], row_format, feature)
+                array[:, feature] = _numbers(columns[position], row_format, feature)
     return array, native, order
 
 
@@ -206,7 +208,7 @@ def _numbers(column: Any, row_format: RowFormat, feature: int) -> Array:
     if dtype in (nw.Categorical, nw.Enum):
         return _numbers_of_categories(column, row_format, feature)
     if feature in row_format.hashes and dtype.is_integer():
-        return numbers_of_objects(column.to_list(), row_format, feature)  # float64 would round large ones
+        return _numbers_of_labels(column, row_format, feature)  # float64 would round large ones
     if dtype.is_numeric() or dtype == nw.Boolean:
         numbers = _floats(column)
         if has_labels(row_format, feature) and not row_format.numbers_are_codes:
@@ -217,7 +219,25 @@ def _numbers(column: Any, row_format: RowFormat, feature: int) -> Array:
             f"In {title(row_format, feature)} numbers were expected, got {dtype}. "
             f"Encode the column as it was when the model was trained."
         )
-    return numbers_of_objects(column.to_list(), row_format, feature)
+    return _numbers_of_labels(column, row_format, feature)
+
+
+def _numbers_of_labels(column: Any, row_format: RowFormat, feature: int) -> Array:
+    """Objects, text, or whole numbers that are labels; where these are hashed, each different one is once."""
+    import narwhals.stable.v1 as nw
+
+    native = nw.to_native(column)
+    if feature not in row_format.hashes or not nw.dependencies.is_pandas_series(native):
+        return numbers_of_objects(column.to_list(), row_format, feature)
+    try:
+        codes, labels = native.factorize()
+    except TypeError as error:  # lists have no hash
+        raise InputError(
+            f"In {title(row_format, feature)}, a category must be text or a number: {error}."
+        ) from error
+    # Code -1 is pandas' missing value: it picks the last entry.
+    padded = np.append(codes_of_labels(labels.tolist(), row_format, feature), np.nan)
+    return np.asarray(padded[codes])
 
 
 def _floats(column: Any) -> Array:
