@@ -58,18 +58,20 @@ test-sanitized: $(SANITIZED)/.package $(VENV)/.test  ## Run the native paths und
 	  tests/engines/test_kernel.py tests/engines/test_engine.py tests/engines/test_interactions.py \
 	  tests/engines/test_background.py tests/engines/test_reentry.py tests/importers/test_records.py \
 	  tests/reference/test_paper.py $(addprefix tests/engines/test_device.py::test_,random_models complete_trees chains \
-	  a_path_of_more_players_than_shared_memory_holds more_thresholds_than_a_byte_counts)
+	  a_path_of_more_players_than_shared_memory_holds more_thresholds_than_a_byte_counts) \
+	  tests/engines/test_device_background.py
 
 # On a machine with a GPU, whose Python has CuPy, pytest, hypothesis and this package; the libraries of models need not
 # be there, because `make zoo-files`, elsewhere, writes what is needed of them to build/zoo.
 GPU_PYTHON ?= python3
-GPU_TESTS := tests/engines/test_device.py tests/engines/test_contract.py tests/engines/test_gpu.py
-SANITIZED_GPU := -k "gpu and (complete or chains or thresholds or random_models or pinned)"
+GPU_TESTS := $(addprefix tests/engines/test_,device.py device_background.py contract.py gpu.py)
+SANITIZED_GPU := -k "gpu and (complete or chains or thresholds or random_models or many_players or pinned)"
 
 test-gpu:  ## Run the engine of GPUs on one, then under compute-sanitizer
 	$(GPU_PYTHON) -m pytest $(GPU_TESTS) -k gpu
 	compute-sanitizer --tool memcheck --error-exitcode 1 $(GPU_PYTHON) -m pytest -q $(GPU_TESTS) $(SANITIZED_GPU)
-	compute-sanitizer --tool racecheck --error-exitcode 1 $(GPU_PYTHON) -m pytest -q $(GPU_TESTS) -k "gpu and complete"
+	compute-sanitizer --tool racecheck --error-exitcode 1 $(GPU_PYTHON) -m pytest -q $(GPU_TESTS) \
+	  -k "gpu and (complete or many_players)"
 
 zoo-files: $(VENV)/.package $(VENV)/.test  ## Write the models of the tests to build/zoo, for make test-gpu
 	$(RUN) tests/support/zoo_files.py build/zoo

@@ -3,7 +3,8 @@
 
 The folder carries trained models as saved explainers, rows, and the processor's values of some of them.
 Answers are checked before anything is timed. Printed is a table in Markdown: the best of seven calls, in
-milliseconds. `… FOLDER others` is about models of other kinds, beside all cores of the processor.
+milliseconds. `… FOLDER others` is about models of other kinds, `… FOLDER background` about background rows,
+both beside all cores of the processor.
 """
 
 from __future__ import annotations
@@ -23,6 +24,9 @@ DEPTHS = (6, 8, 12)
 N_TREES, N_FEATURES, N_CHECKED = 100, 80, 500
 OTHERS = ("random-forest", "lightgbm-255", "catboost-500x6", "20-outputs", "categories")
 N_OTHER_ROWS, N_OTHER_TIMED = 2_000, 50_000
+#: (depth of the trees, background rows, rows)
+BACKGROUNDS = ((6, 100, 10_000), (6, 1_000, 10_000), (12, 100, 1_000))
+N_BACKGROUND_TIMED = {6: 100_000, 12: 10_000}
 ALLOWED = {"float32": 1e-6, "float64": 1e-12}
 
 
@@ -102,11 +106,38 @@ def measure_other(folder: Path, name: str) -> None:
     here = np.empty(shape, dtype=np.float32)
     cores = best_here(lambda: processor.values(rows, here), 3)
     walk = engine._walk(np.dtype(np.float32), False)
-    held = [array for stage in walk._stages for array in stage._held] + walk._held
+    held = [array for stage in walk._stages for array in stage._held] + walk._held + walk._ranks.held
     n_leaves = explainer.ensemble.n_leaves
     each = sum(array.nbytes for array in held) / n_leaves
     numbers = f"{n_leaves:,} | {best:.2f} | {cores:.0f} | {cores / best:.0f} | {each:.0f}"
     print(f"| {name} | {numbers} |", flush=True)
+
+
+def measure_background(folder: Path, depth: int, n_background: int) -> None:
+    """Values against background rows, beside all cores of the processor."""
+    import cupy
+
+    ensemble = TreeExplainer.load(folder / f"depth-{depth}.lts").ensemble
+    background = rows_for(folder, 5_000)[-n_background:]
+    explainer: Any = TreeExplainer(ensemble, background, device="cuda")
+    engine, n_rows = explainer._engine, N_BACKGROUND_TIMED[depth]
+    rows = rows_for(folder, n_rows)
+    there, here = cupy.asarray(rows), np.empty((N_CHECKED, N_FEATURES, 1))
+    engine._processor.values(rows[:N_CHECKED], here)
+    for dtype, allowed in ALLOWED.items():
+        out = cupy.empty((n_rows, N_FEATURES, 1), dtype=dtype)
+        first = best_here(lambda: (engine.values(there, out), cupy.cuda.Device().synchronize()), 1)  # noqa: B023
+        error = np.abs(out[:N_CHECKED].get() - here).max() / np.abs(here).max()
+        assert error <= allowed, error
+        best = best_on_gpu(lambda: engine.values(there, out))  # noqa: B023
+        what = f"depth {depth}, {n_background:,} background rows, {n_rows:,} rows, {dtype}"
+        print(f"| {what} | {best:.2f} | first call {first:.0f}, error {error:.1e} |", flush=True)
+    few = rows[: n_rows // 10]
+    single = np.empty((len(few), N_FEATURES, 1), dtype=np.float32)
+    cores = best_here(lambda: engine._processor.values(few, single), 3)
+    print(
+        f"| depth {depth}, {n_background:,} background rows, {len(few):,} rows, all cores | {cores:.1f} | |"
+    )
 
 
 def rows_for(folder: Path, n_rows: int) -> npt.NDArray[np.float32]:
@@ -194,6 +225,11 @@ def main(arguments: list[str]) -> None:
         print("|---|---|---|---|---|---|")
         for name in OTHERS:
             measure_other(Path(arguments[0]), name)
+        return
+    if "background" in arguments:
+        print("| what | ms | |\n|---|---|---|")
+        for depth, n_background, _ in (*BACKGROUNDS, (12, 1_000, 0)):
+            measure_background(Path(arguments[0]), depth, n_background)
         return
     print("| model | what | ms | ns per row and tree |\n|---|---|---|---|")
     for depth in DEPTHS:

@@ -228,6 +228,14 @@ bool BackgroundEngine::explain_chunk(std::size_t c, const RowsView& rows, const 
     return worker.advance(chunk.n_leaves * rows.n_rows);
 }
 
+TableLists BackgroundEngine::table_lists() const {
+    TableLists lists;
+    for (std::size_t c = 0; c < plans_.size(); ++c)
+        for (std::size_t t = 0; t < plans_[c].trees.size(); ++t)
+            lists.add(program_.chunks[c], program_.chunks[c].trees[t], plans_[c].trees[t], plans_[c].tables.data());
+    return lists;
+}
+
 std::size_t BackgroundEngine::rows_per_task(std::size_t n_rows, int n_threads) const {
     std::size_t rows = kTaskRows;
     for (std::size_t c = 0; c < plans_.size(); ++c) {

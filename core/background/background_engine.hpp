@@ -8,6 +8,7 @@
 #include <span>
 #include <vector>
 
+#include "background/table_lists.hpp"
 #include "kernels/background_kernel.hpp"
 
 namespace linear_treeshap {
@@ -28,6 +29,11 @@ class BackgroundEngine {
     template <class Value>
     void explain(const RowsView& rows, std::span<Value> values, const double* row_pair_weights, int n_threads,
                  const Control::Poll& poll) const;
+
+    // The same for a device, of an engine of players; it has the background rows and their weights from elsewhere.
+    TableLists table_lists() const;
+    // Of players on paths, for leaves that are in no table; none without splits.
+    const std::optional<Moments>& moments() const { return moments_; }
 
     const Program& program() const { return program_; }
     std::size_t n_background() const { return n_background_; }

@@ -4,6 +4,8 @@
 #include <nanobind/stl/vector.h>
 
 #include <optional>
+#include <utility>
+#include <vector>
 
 #include "background/background_engine.hpp"
 #include "bindings/bindings.hpp"
@@ -39,6 +41,33 @@ void explain(const BackgroundEngine& engine, const Matrix<Number>& rows, const V
                           n_threads, poll);
 }
 
+// Names and meanings are those of TableLists; `moments` has rows of `n_moments` numbers.
+nb::dict table_lists(const BackgroundEngine& engine) {
+    TableLists lists;
+    {
+        const WithoutGil no_gil;
+        lists = engine.table_lists();
+    }
+    nb::dict out;
+    out["feature"] = array_of(std::move(lists.feature));
+    out["category_set"] = array_of(std::move(lists.category_set));
+    out["threshold"] = array_of(std::move(lists.threshold));
+    out["missing_left"] = array_of(std::move(lists.missing_left));
+    out["condition"] = array_of(std::move(lists.condition));
+    out["first_condition"] = array_of(std::move(lists.first_condition));
+    out["first_bit"] = array_of(std::move(lists.first_bit));
+    out["first_lane"] = array_of(std::move(lists.first_lane));
+    out["player"] = array_of(std::move(lists.player));
+    out["output"] = array_of(std::move(lists.output));
+    out["is_scanned"] = array_of(std::move(lists.is_scanned));
+    out["first_number"] = array_of(std::move(lists.first_number));
+    out["number"] = array_of(std::move(lists.number));
+    const auto& moments = engine.moments();
+    out["moments"] = array_of(moments ? moments->numbers() : std::vector<double>());
+    out["n_moments"] = moments ? moments->n_columns() : 0;
+    return out;
+}
+
 }  // namespace
 
 void bind_background(nb::module_& m) {
@@ -50,6 +79,7 @@ void bind_background(nb::module_& m) {
     def_make(&make<float>);
     def_make(&make<double>);
     engine.def_prop_ro("pairs", [](const BackgroundEngine& e) { return e.pairs(); });
+    engine.def("table_lists", &table_lists);
 
     const auto def_explain = [&](auto* one) {
         engine.def("explain", one, "rows"_a, "out"_a, nb::kw_only(), "row_pair_weights"_a.none(), "n_threads"_a,

@@ -91,10 +91,13 @@ class Moments {
     // there is nobody.
     const double* gain(int q) const { return &moment_[(at(q) + 1) * stride_]; }
     const double* loss(int q) const { return &moment_[at(q) * stride_ + 1]; }
+    // M(k, l) at [l + 1][k + 1], rows of n_columns() numbers: zeros before the first and after the last.
+    const std::vector<double>& numbers() const { return moment_; }
+    std::size_t n_columns() const { return stride_; }
 
   private:
     std::size_t stride_;
-    std::vector<double> moment_;  // M(k, l) at [l + 1][k + 1], zeros before the first and after the last
+    std::vector<double> moment_;
 };
 
 // Which leaves become tables of which shape; `max_bits` is the largest. With `pairs` it is them that have

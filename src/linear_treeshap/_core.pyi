@@ -1,6 +1,7 @@
 """The seam to C++ (core/bindings/)."""
 
 from collections.abc import Callable, Sequence
+from typing import Any
 
 import numpy as np
 import numpy.typing as npt
@@ -102,6 +103,7 @@ class BackgroundEngine:
     ) -> None: ...
     @property
     def pairs(self) -> list[list[int]]: ...  # the players of each item, if the engine is one of pairs
+    def table_lists(self) -> dict[str, Any]: ...  # see cuda/tables.py
     def explain(
         self,
         rows: Values,

@@ -23,7 +23,6 @@ from linear_treeshap import InputError, MissingDependencyError, TreeExplainer, o
 from linear_treeshap.engines.cuda import gpu
 from linear_treeshap.engines.cuda.conditions import Conditions
 from linear_treeshap.engines.cuda.device import Device
-from linear_treeshap.engines.cuda.engine import DeviceEngine
 from linear_treeshap.engines.cuda.plan import Model
 from linear_treeshap.engines.cuda.records import STREAM_WORDS, Points, write
 from linear_treeshap.engines.cuda.stage import register_slots
@@ -334,12 +333,6 @@ def test_an_explainer_on_a_device_explains_the_same(caplog: pytest.LogCaptureFix
         assert [record.message for record in caplog.records] == [
             "Interactions of sets are not computed on a GPU yet: the processor computes them."
         ]
-        caplog.clear()
-        background = TreeExplainer(ensemble, X[:5], device="cuda")
-        np.testing.assert_array_equal(
-            background.shap_values(X), TreeExplainer(ensemble, X[:5]).shap_values(X)
-        )
-        assert "background rows are not computed on a GPU yet" in caplog.text
 
 
 @pytest.mark.usefixtures("plain_gpu")
@@ -375,6 +368,6 @@ def test_a_device_that_nobody_knows_is_refused(asked: str) -> None:
 
 
 def test_a_device_engine_refuses_rows_of_another_type() -> None:
-    engine: DeviceEngine = device_engine(complete(2, 2))
+    engine = device_engine(complete(2, 2))
     with pytest.raises(TypeError, match="float64"):
         values_of(engine, np.zeros((3, 2), dtype=np.float32))

@@ -54,6 +54,26 @@ def test_values_stay_where_the_rows_are(explainer: Any, cupy: Any, dtype: str, m
     assert there.get().tobytes() == here.tobytes()
 
 
+@pytest.mark.parametrize("dtype", ["float32", "float64"])
+def test_values_against_a_background_stay_where_the_rows_are(cupy: Any, dtype: str) -> None:
+    """Tables and leaves that are in none, from NumPy in blocks and from the GPU, on a stream of the caller's;
+    pairs, which the processor computes, as well."""
+    ensemble = random_ensemble(np.random.default_rng(0), n_features=30, n_trees=20, max_depth=20)
+    X = rows_for(ensemble, 20_000)
+    explainer: Any = TreeExplainer(ensemble, X[:50], device="cuda")
+    assert explainer._engine._tables.is_scanned.any()
+    here = explainer.shap_values(X, dtype=dtype)
+    with cupy.cuda.Stream(non_blocking=True) as stream:
+        there = explainer.shap_values(cupy.asarray(X), dtype=dtype)
+        stream.synchronize()
+    assert there.get().tobytes() == here.tobytes()
+    expected = TreeExplainer(ensemble, X[:50]).shap_values(X[:500])
+    tolerance = {"float32": 1e-6, "float64": 1e-12}[dtype] * np.abs(expected).max()
+    np.testing.assert_allclose(here[:500], expected, rtol=0, atol=tolerance)
+    pairs = explainer.shap_interaction_values(cupy.asarray(X[:5]), dtype=dtype)
+    assert pairs.get().tobytes() == explainer.shap_interaction_values(X[:5], dtype=dtype).tobytes()
+
+
 def test_pairs_that_the_processor_computes_stay_where_the_rows_are(cupy: Any) -> None:
     ensemble = random_ensemble(np.random.default_rng(0), n_features=5, n_trees=3)
     explainer: Any = TreeExplainer(ensemble, index=("weighted_banzhaf", 1), device="cuda")

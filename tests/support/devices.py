@@ -8,15 +8,18 @@ from typing import Any
 
 from plain_device import PlainDevice
 
+from linear_treeshap.engines.background import BackgroundEngine
+from linear_treeshap.engines.background_rows import Background
+from linear_treeshap.engines.cuda.background import TableEngine
 from linear_treeshap.engines.cuda.device import Device
-from linear_treeshap.engines.cuda.engine import DeviceEngine
+from linear_treeshap.engines.cuda.engine import PathEngine
 from linear_treeshap.engines.cuda.gpu import find_gpu
 from linear_treeshap.engines.program import Program
 from linear_treeshap.engines.values import ValueEngine
 from linear_treeshap.errors import MissingDependencyError
 from linear_treeshap.model.ensemble import TreeEnsemble
 
-__all__ = ["DEVICES", "device_engine", "has_gpu"]
+__all__ = ["DEVICES", "device_engine", "has_gpu", "table_engine"]
 
 
 def has_gpu() -> bool:
@@ -35,6 +38,13 @@ if has_gpu():
     DEVICES["gpu"] = lambda: find_gpu("cuda")
 
 
-def device_engine(ensemble: TreeEnsemble, device: Device | None = None, **options: Any) -> DeviceEngine:
+def device_engine(ensemble: TreeEnsemble, device: Device | None = None, **options: Any) -> PathEngine:
     """``options`` are those of `Program`."""
-    return DeviceEngine(ValueEngine(Program(ensemble, **options)), device or PlainDevice())
+    return PathEngine(ValueEngine(Program(ensemble, **options)), device or PlainDevice())
+
+
+def table_engine(
+    ensemble: TreeEnsemble, background: Background, device: Device | None = None, **options: Any
+) -> TableEngine:
+    """``options`` are those of `Program`."""
+    return TableEngine(BackgroundEngine(Program(ensemble, **options), background), device or PlainDevice())

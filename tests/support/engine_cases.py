@@ -8,7 +8,7 @@ from typing import Any
 
 import numpy as np
 import numpy.typing as npt
-from devices import DEVICES, device_engine
+from devices import DEVICES, device_engine, table_engine
 from strategies import copies, random_ensemble, random_rows
 
 from linear_treeshap import oracle
@@ -121,6 +121,14 @@ def _on_device(name: str, n_axes: int = 1) -> Callable[[TreeEnsemble, Background
     return make
 
 
+def _background_on_device(name: str) -> Callable[[TreeEnsemble, Background, str | None], Case]:
+    def make(ensemble: TreeEnsemble, background: Background, kernel: str | None) -> Case:
+        engine = table_engine(ensemble, background, DEVICES[name](), kernel=kernel)
+        return Case(engine.values, (engine.n_players, engine.n_outputs))
+
+    return make
+
+
 def _mean(background: Background) -> dict[str, Any]:
     weights = None if background.weights is None else background.weights.tolist()
     return {"background": background.rows, "background_weights": weights}
@@ -169,6 +177,17 @@ CASES = {
             n_long=100_000 if name == "gpu" else 2_000,
             rounds_float32=False,
             definition=lambda e, x, b: oracle.interaction_values(e, x, by="leaves"),
+        )
+        for name in DEVICES
+    },
+    **{
+        f"background on {name}": Kind(
+            _background_on_device(name),
+            max_depth=20,  # tables, and leaves that are in none
+            n_background=40,
+            n_long=100_000 if name == "gpu" else 2_000,
+            rounds_float32=False,
+            definition=_against_background,
         )
         for name in DEVICES
     },

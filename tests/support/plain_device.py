@@ -19,7 +19,7 @@ from typing import Any
 import numpy as np
 
 from linear_treeshap.engines.contract import Told, Values
-from linear_treeshap.engines.cuda.device import SOURCES, Explain
+from linear_treeshap.engines.cuda.device import SOURCES, Explain, source_of
 
 __all__ = ["PlainDevice"]
 
@@ -56,8 +56,7 @@ def _folder() -> Path:
 @cache
 def _library(file: str, defines: tuple[str, ...]) -> ctypes.CDLL:
     command = [os.environ.get("CXX", "c++"), *_FLAGS, *defines]
-    text = "".join((SOURCES / name).read_text() for name in (file, "portable.h"))
-    key = hashlib.sha256("\0".join([text, *command]).encode()).hexdigest()[:20]
+    key = hashlib.sha256("\0".join([source_of(file), *command]).encode()).hexdigest()[:20]
     target = _folder() / f"{Path(file).stem}-{key}.so"
     if not target.exists():
         built = target.with_suffix(f".{os.getpid()}")

@@ -119,6 +119,10 @@ class BackgroundEngine:
                 rows, found, row_pair_weights=None, n_threads=n_threads(n_jobs), progress=None
             )
 
+    def table_lists(self) -> dict[str, Any]:
+        """The tables of players as other devices read them (table_lists.hpp)."""
+        return self._of_players.table_lists()
+
     def sets(self, kind: Kind | None, order: Any) -> Sets:
         """The engine of an interaction index for sets of up to ``order`` players."""
         from .background_sets import BackgroundSetEngine  # which is made of engines like this one

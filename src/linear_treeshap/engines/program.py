@@ -112,6 +112,12 @@ class Program:
             self.compiled.predict(rows, found, n_threads=n_threads(n_jobs))
         return out + self._constants
 
+    @property
+    def exponents(self) -> npt.NDArray[np.int64]:
+        """(n_outputs,) the powers of two by which the compiled leaves were divided."""
+        none = np.zeros(self.n_outputs, dtype=np.int64)
+        return none if self._exponents is None else self._exponents.astype(np.int64)
+
     def rescaled(self, out: Values) -> AbstractContextManager[Any]:
         """Where to write what the compiled model finds, so that ``out``, (…, n_outputs), gets it in the size
         that the leaves have. Rounding to float32 comes last: only what is beyond it then is infinity."""

@@ -87,6 +87,32 @@ class Conditions:
             last,
         )
 
+    def of_splits(
+        self,
+        ensemble: TreeEnsemble,
+        feature: npt.NDArray[Any],
+        missing_left: npt.NDArray[Any],
+        category_set: npt.NDArray[Any],
+        threshold: npt.NDArray[np.float64],
+    ) -> tuple[npt.NDArray[np.int64], npt.NDArray[np.int64]]:
+        """The column, and the last rank that goes left, of splits that ask what nodes of the ensemble ask."""
+        dtype = ensemble.row_format.numpy_dtype
+
+        def asked(*of_splits: npt.NDArray[Any]) -> npt.NDArray[np.int64]:
+            place, side, codes, numbers = of_splits
+            keys = np.where(codes >= 0, 0, _keys(_rounded_down(numbers, dtype)))
+            return np.stack([place, side, codes, keys], axis=1).astype(np.int64)
+
+        inner = np.flatnonzero(~ensemble.is_leaf)
+        e = ensemble
+        known = asked(*(of[inner] for of in (e.feature, e.missing_left, e.category_set, e.threshold)))
+        wanted = asked(feature, missing_left, category_set, threshold)
+        _, first, which = np.unique(
+            np.concatenate([known, wanted]), axis=0, return_index=True, return_inverse=True
+        )
+        nodes = inner[first[which.reshape(-1)[len(inner) :]]]
+        return self.column[nodes], self.last[nodes]
+
 
 def _rounded_down(
     thresholds: npt.NDArray[np.float64], dtype: np.dtype[np.floating]

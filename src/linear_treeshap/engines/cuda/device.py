@@ -5,6 +5,7 @@
 
 from __future__ import annotations
 
+import re
 from collections.abc import Callable, Mapping
 from contextlib import AbstractContextManager
 from pathlib import Path
@@ -14,7 +15,7 @@ import numpy as np
 
 from ..contract import Told, Values
 
-__all__ = ["C_NAMES", "SOURCES", "Device", "Explain", "Kernel"]
+__all__ = ["C_NAMES", "SOURCES", "Device", "Explain", "Kernel", "source_of"]
 
 #: Rows of the device in, their values written to another array there.
 Explain = Callable[[Any, Any], None]
@@ -23,6 +24,21 @@ Explain = Callable[[Any, Any], None]
 C_NAMES = {np.dtype(np.float32): "float", np.dtype(np.float64): "double"}
 #: Where the sources of the kernels are.
 SOURCES = Path(__file__).parent
+
+
+def source_of(file: str) -> str:
+    """The text of a kernel's source with its headers in it, each once: what compilers and those who keep what
+    was compiled know it by."""
+    seen = set[str]()
+
+    def text(name: str) -> str:
+        if name in seen:
+            return ""
+        seen.add(name)
+        whole = (SOURCES / name).read_text().replace("#pragma once\n", "")
+        return re.sub(r'#include "(\w+\.h)"\n', lambda found: text(found[1]), whole)
+
+    return text(file)
 
 
 class Kernel(Protocol):

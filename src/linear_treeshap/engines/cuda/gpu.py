@@ -21,7 +21,7 @@ import numpy as np
 from ...errors import InputError, MissingDependencyError, how_to_install
 from ..contract import Told, Values
 from ..threads import available_cpus
-from .device import SOURCES, Explain, Kernel
+from .device import Explain, Kernel, source_of
 
 __all__ = ["Gpu", "find_gpu"]
 
@@ -225,11 +225,8 @@ class _GpuKernel:
 
     def __init__(self, gpu: Gpu, file: str, name: str, defines: Mapping[str, Any]) -> None:
         self._gpu = gpu
-        # In one text, because CuPy knows by it whether what it has on disk is still the same.
-        header = (SOURCES / "portable.h").read_text().replace("#pragma once", "")
-        source = (SOURCES / file).read_text().replace('#include "portable.h"', header)
         options = ("--std=c++17", "--fmad=false", *(f"-D{key}={value}" for key, value in defines.items()))
-        self._kernel = gpu.arrays.RawModule(code=source, options=options).get_function(name)
+        self._kernel = gpu.arrays.RawModule(code=source_of(file), options=options).get_function(name)
         self._kernel.max_dynamic_shared_size_bytes = gpu.max_shared - self._kernel.shared_size_bytes
         self._blocks: dict[tuple[int, int], int] = {}
 

@@ -46,6 +46,8 @@ DEVICE int all_bits(float x) { return __float_as_int(x); }
 DEVICE Int all_bits(double x) { return __double_as_longlong(x); }
 DEVICE Int nearest(float x) { return __float2ll_rn(x); }
 DEVICE Int nearest(double x) { return __double2ll_rn(x); }
+DEVICE int n_bits(unsigned x) { return __popc(x); }
+DEVICE int n_bits(unsigned long long x) { return __popcll(x); }
 DEVICE void add_atomically(Int* to, Int x) { atomicAdd((unsigned long long*)to, (unsigned long long)x); }
 
 #else
@@ -87,6 +89,10 @@ DEVICE Int all_bits(double x) { return std::bit_cast<Int>(x); }
 DEVICE unsigned bits(float x) { return (unsigned)all_bits(x); }
 DEVICE unsigned bits(double x) { return (unsigned)all_bits(x); }
 DEVICE Int nearest(double x) { return (Int)std::nearbyint(x); }
+template <class Unsigned>
+DEVICE int n_bits(Unsigned x) {
+    return std::popcount(x);
+}
 DEVICE void add_atomically(Int* to, Int x) { *to = (Int)((std::uint64_t)*to + (std::uint64_t)x); }
 
 template <class... P, std::size_t... I>

@@ -6,7 +6,7 @@ In come ranks and totals that are there; out come totals with what these trees a
 from __future__ import annotations
 
 from dataclasses import dataclass
-from typing import Any
+from typing import Any, Protocol
 
 import numpy as np
 import numpy.typing as npt
@@ -15,7 +15,7 @@ from .device import C_NAMES, Device
 from .plan import Chunks, Launch
 from .records import STREAM_WORDS, n_knot_slots
 
-__all__ = ["Cut", "Room", "Stage", "register_slots"]
+__all__ = ["AnyStage", "Cut", "Room", "Stage", "register_slots"]
 
 #: Threads of a block, by the bytes of a number: more would have too few registers for what they know.
 _MAX_THREADS = {4: 512, 8: 256}
@@ -71,6 +71,16 @@ class Room:
         self.totals, self.pairs = address, address + 8 * self.n_of_players
         self.ranks = address + 8 * self.n_totals
         self.states = self.ranks + self.n_ranks
+
+
+class AnyStage(Protocol):
+    """A part of a model, on a device."""
+
+    def cut(self, n_rows: int, few: bool) -> Cut:
+        """How so many rows are cut, of a call of few or of many."""
+
+    def walk(self, cut: Cut, room: Room) -> None:
+        """Add to totals what rows with these ranks get."""
 
 
 class Stage:

@@ -25,12 +25,8 @@
 // leaves that are huge are right to the last digits. Below a node whose players are all new, everything is a polynomial
 // in t, and C enters by its moments only.
 //
-// Totals are whole numbers, (LIMBS, n_outputs, n_players, pitch): sums of them are the same in any order, so bits
-// depend neither on how rows are cut into blocks nor on how trees are. The second limb holds what the first one rounds
-// off.
-#include "portable.h"
-
-typedef REAL Real;
+// Where rows, values and totals are is in tile.h.
+#include "tile.h"
 
 enum { STREAM_BYTES = 2304 * sizeof(Real) };  // of one of the two pieces of the stream that are in shared memory
 
@@ -254,16 +250,6 @@ DEVICE void up(Lane& lane, const Context& at, const Vector* record, const Slot s
         lane.G[k] = fma(tau[k], d, mean);
     }
     value_of(at, head.y) = phi;
-}
-
-/// Adds a number to one of the totals.
-DEVICE void add_to_total(Int* to, [[maybe_unused]] Int n_limb, Real x) {
-    const Int whole = nearest(x);
-    // Nobody waits for what is added atomically, as one would for what is there.
-    add_atomically(to, whole);
-#if LIMBS == 2
-    add_atomically(to + n_limb, nearest(((double)x - (double)whole) * 0x1p40));
-#endif
 }
 
 #if PAIRS
@@ -560,44 +546,9 @@ DEVICE void walk_piece(Lane& lane, const Context& at, const Vector* first) {
     }
 }
 
-/// Trees that share players and columns: how many, and the output that they add to.
-struct Group {
-    int n_players, first_column, n_columns, output;
-};
-/// Chunks of trees of a group that one block walks.
-struct Span {
-    int group, first_chunk, last_chunk;
-};
-/// A player of a chunk: the bytes from where a row's values begin, and the player itself.
-struct alignas(8) Gain {
-    int place, player;
-};
-
 DEVICE void copy_piece(char* to, const Real* stream, const Int* cuts, Int piece, unsigned thread, unsigned n_threads) {
     const char *from = (const char*)(stream + cuts[piece]), *end = (const char*)(stream + cuts[piece + 1]);
     for (Int i = 16 * (Int)thread; i < end - from; i += 16 * (Int)n_threads) copy16(to + i, from + i);
-}
-
-/// Adds the values of some players to the totals of a row, and begins again from zero. Several are loaded before the
-/// first of them is added.
-DEVICE void add_gains(const Context& at, const Gain* gain, const Gain* last, Int* totals, unsigned pitch_bytes,
-                      Int n_limb) {
-    enum { AT_ONCE = 8 };  // of which there are whole numbers
-    KEEP_LOOP
-    for (; gain < last; gain += AT_ONCE) {
-        Gain gains[AT_ONCE];
-        Real x[AT_ONCE];
-        UNROLL
-        for (int i = 0; i < AT_ONCE; ++i) gains[i] = gain[i];
-        UNROLL
-        for (int i = 0; i < AT_ONCE; ++i) x[i] = *(Real*)(at.phi + gains[i].place);
-        UNROLL
-        for (int i = 0; i < AT_ONCE; ++i) {
-            *(Real*)(at.phi + gains[i].place) = 0;
-            Int* const to = (Int*)((char*)totals + (Int)pitch_bytes * (unsigned)gains[i].player);
-            add_to_total(to, n_limb, x[i] * at.scale);  // a power of two: exact
-        }
-    }
 }
 
 /// A block takes a tile of rows, as many as it has threads, through a span of chunks, and then another one.
@@ -617,22 +568,14 @@ KERNEL(walk, THREADS, const Real* stream, const Int* cuts, const Group* groups, 
         const Span span = spans[item % n_spans];
         const Group group = groups[span.group];
         const Int first_row = item / n_spans * N_THREADS;
-        // A row's numbers are beside each other, one more for splits that are none, and the next row's in another bank
-        // of shared memory.
-        const unsigned phi_pitch = (group.n_players + 1) | 1, rank_pitch = 4 * ((group.n_columns + 3) / 4 | 1);
-        Real* const phi = (Real*)tile_room;
-        Rank* const tile = (Rank*)(phi + phi_pitch * N_THREADS);
+        const Tile tile(group, tile_room, N_THREADS);
         Int* const group_totals = totals + group.output * n_players * pitch + first_row;
         Int piece = pieces[span.first_chunk];
         EACH_THREAD {
-            UNROLL_4
-            for (int c = 0; c < group.n_columns; ++c) {
-                tile[thread * rank_pitch + c] = ranks[columns[group.first_column + c] * pitch + first_row + thread];
-            }
-            for (unsigned p = 0; p < phi_pitch; ++p) phi[thread * phi_pitch + p] = 0;
+            tile.begin(group, thread, columns, ranks + first_row + thread, pitch);
             Context& my = MINE(at);
-            my.phi = (char*)(phi + thread * phi_pitch);
-            my.ranks = tile + thread * rank_pitch;
+            my.phi = tile.phi_of(thread);
+            my.ranks = tile.ranks_of(thread);
             my.deep = deep + BLOCK * N_THREADS + thread;
             my.deep_stride = N_BLOCKS * N_THREADS;
             my.weights = rule;
@@ -664,8 +607,8 @@ KERNEL(walk, THREADS, const Real* stream, const Int* cuts, const Group* groups, 
                 }
                 walk_piece(MINE(lane), MINE(at), (const Vector*)(buffers + side * STREAM_BYTES));
                 if (ends_chunk) {
-                    add_gains(MINE(at), gains + firsts[chunk], gains + firsts[chunk + 1], group_totals + thread,
-                              (unsigned)(8 * pitch), n_limb);
+                    add_gains(MINE(at).phi, MINE(at).scale, gains + firsts[chunk], gains + firsts[chunk + 1],
+                              group_totals + thread, (unsigned)(8 * pitch), n_limb);
                 }
                 copied();
             }
