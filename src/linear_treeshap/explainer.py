@@ -105,9 +105,11 @@ class TreeExplainer:
     n_jobs
         Threads, counted as joblib does; None and -1 for all CPUs.
     device
-        Where path-dependent values and their pairs are computed: "cpu"; "cuda" or "cuda:1", a GPU of
-        NVIDIA's, which needs CuPy; or "auto", a GPU where there is one and enough rows. What a GPU does not
-        compute yet, interactions of sets and values against background rows, is computed by the CPU.
+        Where values are computed: "cpu"; "cuda" or "cuda:1", a GPU of NVIDIA's, which needs CuPy; or "auto",
+        a GPU where there is one and enough rows. A GPU computes path-dependent values and their pairs, and
+        values of raw outputs against background rows. What it does not compute yet is computed by the CPU,
+        and the log says so once: interactions of sets, and against background rows pairs, functions of
+        outputs, and paths of more than 64 players.
     output_names
         Names for the outputs; by default those of the model's classes, where it knows them.
     link, linearize_link
