@@ -24,8 +24,10 @@ struct Kernel {
     void (*expand)(const Program&, const Chunk&, const Tree&, double* out);
     // Adds the values that a chunk of trees gives to some rows to values[row][player][output].
     void (*explain)(const Program&, const Chunk&, const RowsView&, const Constants&, Workspace&, double* values);
-    // The same without constants: quicker for some rows than making them, and rounded in another order.
-    void (*explain_without_constants)(const Program&, const Chunk&, const RowsView&, Workspace&, double* values);
+    // The same without constants, which is quicker for few rows than making them, and rounded in other orders: with
+    // rows in the lanes of vectors, and one row after the other with points in them.
+    void (*explain_plainly)(const Program&, const Chunk&, const RowsView&, Workspace&, double* values);
+    void (*explain_by_points)(const Program&, const Chunk&, const RowsView&, Workspace&, double* values);
 };
 
 // The kernels that this machine can run, the best first.

@@ -334,21 +334,8 @@ void explain(const Program& program, const Chunk& chunk, const RowsView& rows, c
 }
 
 template <class Number>
-void explain_row_by_points(const Program& program, const Chunk& chunk, const Number* row, Workspace& work,
-                           double* values) {
-    const auto with_vectors = [&]<int V>() { RowByPoints<V, Number>(program, chunk, work).explain(row, values); };
-    const auto most = std::max_element(chunk.trees.begin(), chunk.trees.end(), [](const Tree& a, const Tree& b) {
-                          return a.n_points < b.n_points;
-                      })->n_points;
-    if (most <= kLanes) return with_vectors.template operator()<1>();
-    most <= 2 * kLanes ? with_vectors.template operator()<2>() : with_vectors.template operator()<4>();
-}
-
-template <class Number>
-void explain_plainly(const Program& program, const Chunk& chunk, const RowsView& rows, Workspace& work,
-                     double* values) {
-    if (rows.n_rows == 1)
-        return explain_row_by_points(program, chunk, static_cast<const Number*>(rows.data), work, values);
+void explain_numbers_plainly(const Program& program, const Chunk& chunk, const RowsView& rows, Workspace& work,
+                             double* values) {
     const auto with_rows = [&]<int kRows>() {
         RowsInChunk<kRows, Number> here(program, chunk, rows, {nullptr, nullptr}, work);
         here.run_plainly();
@@ -357,10 +344,33 @@ void explain_plainly(const Program& program, const Chunk& chunk, const RowsView&
     rows.n_rows <= kLanes ? with_rows.template operator()<kLanes>() : with_rows.template operator()<kBlockRows>();
 }
 
-void explain_without_constants(const Program& program, const Chunk& chunk, const RowsView& rows, Workspace& work,
+void explain_plainly(const Program& program, const Chunk& chunk, const RowsView& rows, Workspace& work,
+                     double* values) {
+    program.is_float32 ? explain_numbers_plainly<float>(program, chunk, rows, work, values)
+                       : explain_numbers_plainly<double>(program, chunk, rows, work, values);
+}
+
+template <class Number>
+void explain_numbers_by_points(const Program& program, const Chunk& chunk, const RowsView& rows, Workspace& work,
                                double* values) {
-    program.is_float32 ? explain_plainly<float>(program, chunk, rows, work, values)
-                       : explain_plainly<double>(program, chunk, rows, work, values);
+    const std::size_t n_values = at(program.n_players) * at(program.n_outputs);
+    const auto with_vectors = [&]<int V>() {
+        RowByPoints<V, Number> walk(program, chunk, work);
+        const auto* row = static_cast<const Number*>(rows.data);
+        for (std::size_t r = 0; r < rows.n_rows; ++r, row += program.n_columns, values += n_values)
+            walk.explain(row, values);
+    };
+    const auto most = std::max_element(chunk.trees.begin(), chunk.trees.end(), [](const Tree& a, const Tree& b) {
+                          return a.n_points < b.n_points;
+                      })->n_points;
+    if (most <= kLanes) return with_vectors.template operator()<1>();
+    most <= 2 * kLanes ? with_vectors.template operator()<2>() : with_vectors.template operator()<4>();
+}
+
+void explain_by_points(const Program& program, const Chunk& chunk, const RowsView& rows, Workspace& work,
+                       double* values) {
+    program.is_float32 ? explain_numbers_by_points<float>(program, chunk, rows, work, values)
+                       : explain_numbers_by_points<double>(program, chunk, rows, work, values);
 }
 
 }  // namespace
@@ -368,7 +378,7 @@ void explain_without_constants(const Program& program, const Chunk& chunk, const
 #define LTS_STRING(x) #x
 #define LTS_NAME(x) LTS_STRING(x)
 extern const Kernel kernel;
-const Kernel kernel{LTS_NAME(LTS_ISA), expand, explain, explain_without_constants};
+const Kernel kernel{LTS_NAME(LTS_ISA), expand, explain, explain_plainly, explain_by_points};
 
 }  // namespace linear_treeshap::LTS_ISA
 LTS_END_ISA

@@ -21,7 +21,9 @@ constexpr std::size_t kTaskRows = 512;
 constexpr std::size_t kMaxTaskWork = 50'000'000;  // leaves · outputs · tiles · rows of a chunk: a tenth of a second
 
 // So few rows are walked with no constants where these are not kept: making them costs as much as walking the rows.
-constexpr std::size_t kMaxPlainRows = 256;
+// The lanes of a vector are then rows, or points if rows are fewer yet. The rows of the call count, not those of a task:
+// a row's bits must not depend on how a call is cut.
+constexpr std::size_t kMaxPlainRows = 256, kMaxRowsByPoints = 2;
 // What a leaf costs then, in rows of a full block: one that is met by rows at all, and constants that are made again.
 constexpr std::size_t kRowsPerMeeting = 16, kRowsPerExpansion = 256;
 
@@ -96,6 +98,8 @@ void ValueEngine::explain(const RowsView& rows, std::span<Value> values, int n_t
     }
     const bool is_expanded = expanded_.data() != nullptr;
     const bool plainly = !is_expanded && rows.n_rows <= kMaxPlainRows;
+    const auto without_constants =
+        rows.n_rows <= kMaxRowsByPoints ? kernel_.explain_by_points : kernel_.explain_plainly;
     const std::size_t rows_worth = rows.n_rows + (is_expanded ? 0 : plainly ? kRowsPerMeeting : kRowsPerExpansion);
     n_threads = threads_for(program_.n_leaves * rows_worth, n_threads);
     Control control(poll, program_.n_leaves * rows.n_rows);
@@ -104,7 +108,7 @@ void ValueEngine::explain(const RowsView& rows, std::span<Value> values, int n_t
         control, [&](std::size_t first, std::size_t n, std::size_t c, double* to, const Worker& worker) {
             const auto& chunk = program_.chunks[c];
             if (plainly)
-                kernel_.explain_without_constants(program_, chunk, rows.slice(first, n), worker.workspace(), to);
+                without_constants(program_, chunk, rows.slice(first, n), worker.workspace(), to);
             else
                 kernel_.explain(program_, chunk, rows.slice(first, n), {expanded_.data(), one_row_.data()},
                                 worker.workspace(), to);

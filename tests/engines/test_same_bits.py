@@ -1,7 +1,7 @@
 """A row's values have the same bits whatever threads, cuts and neighbours it is explained with.
 
 But for calls of few rows of a large model, which walk without constants, and are rounded in another order,
-and a single row of one in yet another.
+and one or two rows of one in yet another.
 """
 
 from __future__ import annotations
@@ -85,14 +85,16 @@ def test_bits_do_not_depend_on_threads_or_cuts(model: str, kernel: str) -> None:
 
 @pytest.mark.parametrize("kernel", _core.kernels())
 def test_bits_of_few_rows_do_not_depend_on_threads_or_cuts(kernel: str) -> None:
-    """From two rows on."""
+    """From three rows on; some calls leave a single row to the last block or to a thread."""
     rng = np.random.default_rng(len(kernel))
     ensemble = MODELS[LARGE](rng)
     engine = value_engine(ensemble, kernel=kernel)
     rows = rows_as_read(rng, ensemble, FEW_ROWS)
     whole = values(engine, rows, n_jobs=1)
-    assert values(engine, rows, n_jobs=5).tobytes() == whole.tobytes()
-    pieces = [values(engine, rows[part], int(rng.integers(1, 9))) for part in cut(rng, FEW_ROWS, 2)]
+    for n_rows in (3, 17, 65, 129, FEW_ROWS):
+        for n_jobs in (1, 5):
+            assert values(engine, rows[:n_rows], n_jobs).tobytes() == whole[:n_rows].tobytes()
+    pieces = [values(engine, rows[part], int(rng.integers(1, 9))) for part in cut(rng, FEW_ROWS, 3)]
     assert np.concatenate(pieces).tobytes() == whole.tobytes()
 
 
@@ -121,6 +123,7 @@ def test_few_rows_of_a_large_model_equal_the_definition(
     for n_jobs in (2, 5):
         assert values(engine, rows, n_jobs).tobytes() == found.tobytes()
     alone = np.concatenate([values(engine, rows[i : i + 1], n_jobs=1 + i % 2) for i in range(len(rows))])
+    assert values(engine, rows[:2], n_jobs=2).tobytes() == alone[:2].tobytes()
     n_times = FEW_ROWS // len(rows) + 1
     many = values(engine, np.repeat(rows, n_times, axis=0), n_jobs=1)[::n_times]  # with constants
     for others in (alone, many):
