@@ -24,9 +24,13 @@ constexpr std::int32_t kMaxBitsetCode = 1 << 20;
 
 // A chunk is closed when its trees have this many leaves: long enough to make
 // what is done once per chunk and row block cheap, short enough to keep sums accurate and to give
-// threads something to share when there are few rows. A tree that is one table costs far less than its leaves: it
-// counts for its conditions.
+// threads something to share when there are few rows.
 constexpr std::size_t kChunkLeaves = 8192;
+// A tree that is one table costs far less than its leaves: each condition counts for so many. Values gain with fewer of
+// these, but interactions, which have no tables, lose: more sets meet in a chunk than fit into a cache (measured).
+constexpr std::size_t kLeavesPerCondition = 4;
+// But while a chunk is open, its trees are there twice.
+constexpr std::size_t kMaxChunkLeaves = 4 * kChunkLeaves;
 
 std::vector<CategorySet> category_sets(const EnsembleView& e) {
     std::vector<CategorySet> sets(e.category_offsets.size() - 1);
@@ -61,7 +65,8 @@ class OpenChunk {
     std::int32_t output() const { return output_; }
     bool is_full(std::int32_t n_outputs) const {
         const std::size_t slots = forest_.players.size() * static_cast<std::size_t>(n_outputs);
-        return n_walked_ >= kChunkLeaves || std::max(slots, forest_.columns.size()) >= kMaxChunkSlots;
+        return n_walked_ >= kChunkLeaves || leaf_node_.size() >= kMaxChunkLeaves ||
+               std::max(slots, forest_.columns.size()) >= kMaxChunkSlots;
     }
 
     void add(const EnsembleView& e, std::int64_t tree, const Parts& parts, std::int32_t root,
@@ -70,7 +75,8 @@ class OpenChunk {
         if (compiled.splits.empty()) return;  // a tree that is a single leaf says nothing of any player
         compiled.tree.first_leaf = static_cast<std::int32_t>(leaf_node_.size());
         append(compiled.leaf_node, leaf_node_);
-        n_walked_ += compiled.lookup ? at(compiled.lookup->n_conditions) : compiled.leaf_node.size();
+        n_walked_ +=
+            compiled.lookup ? kLeavesPerCondition * at(compiled.lookup->n_conditions) : compiled.leaf_node.size();
         trees_.push_back(std::move(compiled));
     }
 

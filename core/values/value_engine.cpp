@@ -53,7 +53,8 @@ std::size_t ValueEngine::rows_per_task() const {
         bytes_per_row = std::max(bytes_per_row, 8 * (chunk.columns.size() + chunk.players.size() * n_outputs));
         std::size_t work = 0;
         for (const auto& tree : chunk.trees)
-            work += (tree.splits.size() + 1) * n_outputs * static_cast<std::size_t>(n_tiles(tree, chunk.n_outputs));
+            work += n_outputs * (tree.is_lookup() ? at(tree.lookup->n_conditions)
+                                                  : (tree.splits.size() + 1) * at(n_tiles(tree, chunk.n_outputs)));
         work_per_row = std::max(work_per_row, work);
     }
     const std::size_t enough = is_cached ? kTaskRows : kTaskRowsExpanding;

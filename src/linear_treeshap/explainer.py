@@ -549,8 +549,6 @@ class TreeExplainer:
         from .storage.fingerprint import take_fingerprint
         from .storage.saved_explainer import write
 
-        if self._preprocessing is not None:
-            _LOG.warning("The file %s wants transformed rows: it holds the last step of the pipeline.", path)
         kept = keep(
             self.model,
             self.ensemble,
@@ -564,6 +562,8 @@ class TreeExplainer:
             if self._has_library
             else self._fingerprint,
         )
+        if self._preprocessing is not None:
+            _LOG.warning("The file %s wants transformed rows: it holds the last step of the pipeline.", path)
         write(path, kept)
 
     @classmethod
