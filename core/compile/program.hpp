@@ -35,9 +35,9 @@ inline constexpr int kMaxTile = 4;           // quadrature points walked at once
 inline constexpr int kMaxChunkOutputs = 16;  // outputs of a vector leaf explained at once
 inline constexpr int kMaxLookupBits = 8;     // distinct conditions of a tree that becomes one table
 
-// What is below a split: anything, two leaves, or a clean bottom, where each child is a leaf or has two, and the
-// players of these splits have none above.
-enum class Below : std::uint8_t { anything, leaves, clean };
+// What is below a split: anything, two leaves, or a clean bottom of two or three levels of splits at most, whose
+// players have none above, there or in it.
+enum class Below : std::uint8_t { anything, leaves, two, three };
 
 // An inner node. Its edges are numbered 2·split + side (0: left, 1: right).
 struct Split {

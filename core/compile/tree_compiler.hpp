@@ -156,17 +156,30 @@ class TreeCompiler {
     }
 
     void find_bottoms() {
-        const auto has_leaves = [](const Split& split) { return split.child[0] < 0 && split.child[1] < 0; };
-        for (auto& split : out_.splits) {
-            const bool is_clean = split.above < 0 && std::ranges::all_of(
-                                                         split.child,
-                                                         [&](std::int32_t child) {
-                                                             if (child < 0) return true;
-                                                             const auto& below =
-                                                                 out_.splits[static_cast<std::size_t>(child)];
-                                                             return below.above < 0 && has_leaves(below);
-                                                         });
-            split.below = has_leaves(split) ? Below::leaves : is_clean ? Below::clean : Below::anything;
+        struct Bottom {
+            std::uint8_t n_levels = 0, n_splits = 0;  // up to what a bottom may have, and one more
+            bool is_clean = true;
+        };
+        const auto some = [](int n) { return static_cast<std::uint8_t>(std::min(n, 8)); };
+        std::vector<Bottom> bottoms(out_.splits.size());
+        for (std::size_t i = bottoms.size(); i-- > 0;) {
+            Split& split = out_.splits[i];
+            Bottom& here = bottoms[i];
+            here.is_clean = split.above < 0;
+            for (const auto child : split.child) {
+                if (child < 0) continue;
+                const Bottom& below = bottoms[static_cast<std::size_t>(child)];
+                here.is_clean = here.is_clean && below.is_clean;
+                here.n_levels = std::max(here.n_levels, below.n_levels);
+                here.n_splits = some(here.n_splits + below.n_splits);
+            }
+            here.n_levels = some(here.n_levels + 1);
+            here.n_splits = some(here.n_splits + 1);
+            split.below = Below::anything;
+            if (here.n_levels == 1) split.below = Below::leaves;
+            if (here.is_clean && here.n_levels == 2) split.below = Below::two;
+            // Three splits take as long in a step that has room for seven as they do in two steps.
+            if (here.is_clean && here.n_levels == 3 && here.n_splits > 3) split.below = Below::three;
         }
     }
 

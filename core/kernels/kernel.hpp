@@ -28,6 +28,8 @@ struct Kernel {
     // rows in the lanes of vectors, and one row after the other with points in them.
     void (*explain_plainly)(const Program&, const Chunk&, const RowsView&, Workspace&, double* values);
     void (*explain_by_points)(const Program&, const Chunk&, const RowsView&, Workspace&, double* values);
+    // Whether plain walks are quicker however many rows there are: narrow vectors compute sooner than they look up.
+    bool is_narrow;
 };
 
 // The kernels that this machine can run, the best first.

@@ -1,8 +1,12 @@
-// The walk of some rows through a tree as it is compiled, without any constants made for it: lanes are rows.
+// The walk of a block of rows through a tree as it is compiled, without any constants made for it: lanes are rows.
 //
 // The recurrence is that of one row (point_walk.hpp): the two edges of a split are one number δ. Splits are met
-// depth-first, so that what is kept of each level, C and the G of both children, stays in the nearest cache; and the
-// points are summed up at every split. Nothing is carried down into a clean bottom: of C, two sums are enough there.
+// depth-first. All rows take a step before the next one, so that what it needs to know is read once, and what is kept
+// of each level, C and the G of both children, stays in a near cache. Points are summed up at every split.
+//
+// Nothing is carried down into a clean bottom: all of its players are new, so G is a polynomial in t there, and of C
+// three sums are enough, Σ C, Σ t·C and Σ t²·C. All that a row does there is a byte, whose bits are its answers at the
+// bottom's splits. Where a repeated player splits, what a row does is one of four outcomes, and factors are looked up.
 #pragma once
 
 #include <algorithm>
@@ -25,288 +29,460 @@ struct SplitRows {
 // Some quadrature points.
 template <int K>
 struct PlainPoints {
-    std::array<double, K> t, absent, weight;
+    std::array<double, K> t, square, absent, weight;
 
     PlainPoints(const Rule& rule, int first) {
         std::copy_n(rule.point.begin() + first, K, t.begin());
         std::copy_n(rule.absent.begin() + first, K, absent.begin());
         std::copy_n(rule.weight.begin() + first, K, weight.begin());
+        std::transform(t.begin(), t.end(), square.begin(), [](double x) { return x * x; });
     }
 };
 
-// τ, 1 - τ and κ of a repeated player at these points; τ of a new one is t.
-template <int K>
-struct RepeatedPoints {
-    std::array<double, K> tau, rest, kappa;
+// In registers or on the stack, where no store can change them.
+template <std::size_t K>
+LTS_INLINE std::array<Vec, K> broadcast_all(const std::array<double, K>& numbers) {
+    std::array<Vec, K> out;
+    for (std::size_t k = 0; k < K; ++k) out[k] = broadcast(numbers[k]);
+    return out;
+}
 
-    LTS_INLINE RepeatedPoints(const PlainPoints<K>& points, double c) {
-        for (std::size_t k = 0; k < K; ++k) {
-            const double per_u = 1.0 / (points.t[k] + points.absent[k] * c);
-            tau[k] = points.t[k] * per_u;
-            rest[k] = points.absent[k] * c * per_u;
-            kappa[k] = c * per_u * per_u;
+// Where a walk takes its rows from, and puts what it finds.
+struct PlainRows {
+    const SplitRows* splits;  // of the tree
+    int first, n_rows;        // of the block
+    double* phi;              // [player][output][row of the block]
+    std::size_t stride;       // of outputs, in doubles
+};
+
+// A byte for each row of a block: which of some splits send it left.
+class BlockStates {
+  public:
+    void add(std::uint64_t rows, std::uint8_t bit) { bytes_.add(rows, bit); }
+    void finish() { bytes_.store(state_.data()); }
+    const std::uint8_t* at_vector(int first, int v) const { return state_.data() + first + v * kLanes; }
+
+  private:
+    Bytes bytes_;
+    alignas(64) std::array<std::uint8_t, kBlockRows> state_;
+};
+
+// A split of a new player, as the rows meet it.
+template <int K>
+class MetNew {
+  public:
+    LTS_INLINE MetNew(const PlainPoints<K>& points, const Split& split, const SplitRows& rows)
+        : t_(broadcast_all(points.t)),
+          delta_(-split.ratio[0], split.ratio[1]),
+          ratio_{broadcast(split.ratio[0]), broadcast(split.ratio[1])} {
+        states_.add(rows.left, 1);
+        states_.finish();
+    }
+
+    class Here {  // some rows
+      public:
+        LTS_INLINE Here(const MetNew& met, int first, int v)
+            : met_(met), delta_(met.delta_[answers_of<1>(met.states_.at_vector(first, v))]) {}
+        LTS_INLINE Vec delta() const { return delta_; }
+        // The factor of an edge.
+        template <int kSide>
+        LTS_INLINE Vec over(int k) const {
+            return kSide == 0 ? fma(delta_, met_.t_[at(k)], met_.ratio_[0])
+                              : fnma(delta_, met_.t_[at(k)], met_.ratio_[1]);
         }
-    }
-};
 
-// A split as the rows of one vector meet it.
-template <int K>
-struct MetNew {
-    const PlainPoints<K>& points;
-    Vec w[2], delta;
-
-    LTS_INLINE MetNew(const PlainPoints<K>& at_points, const Split& split, const SplitRows& rows)
-        : points(at_points), w{broadcast(split.ratio[0]), broadcast(split.ratio[1])} {
-        delta = select(mask_of(rows.left), w[1], broadcast(-split.ratio[0]));
-    }
-    // The factor of an edge.
-    template <int kSide>
-    LTS_INLINE Vec over(int k) const {
-        const Vec t = broadcast(points.t[at(k)]);
-        return kSide == 0 ? fma(delta, t, w[0]) : fnma(delta, t, w[1]);
-    }
+      private:
+        const MetNew& met_;
+        Vec delta_;
+    };
     // κ·x
     LTS_INLINE Vec by_kappa(Vec x, int) const { return x; }
+
+  private:
+    std::array<Vec, K> t_;
+    Either<0> delta_;
+    std::array<Vec, 2> ratio_;
+    BlockStates states_;
 };
 
-template <int K>
-struct MetAgain {
-    const RepeatedPoints<K>& points;
-    Vec w[2], delta;
-    Vec to[2];  // 1 where the row goes, if it is satisfied above
-    Mask satisfied;
+// What a repeated player's split does to a row: unsatisfied above, it goes right or left; satisfied, right or left.
+using Outcomes = std::array<double, 4>;
 
-    LTS_INLINE MetAgain(const RepeatedPoints<K>& at_points, const Split& split, const SplitRows& rows)
-        : points(at_points),
-          w{broadcast(split.ratio[0]), broadcast(split.ratio[1])},
-          satisfied(mask_of(rows.satisfied)) {
-        delta = where(satisfied, select(mask_of(rows.left), w[1], broadcast(-split.ratio[0])));
-        to[0] = where(mask_of(rows.satisfied & rows.left), broadcast(1.0));
-        to[1] = where(mask_of(rows.satisfied & ~rows.left), broadcast(1.0));
+// A split of a repeated player. With u = t + (1-t)·c, τ = t/u and κ = c/u². As τ may be so near to 1 that 1 - τ has no
+// digits left, that is computed as (1-t)·c/u.
+template <int K>
+class MetAgain {
+  public:
+    LTS_INLINE MetAgain(const PlainPoints<K>& points, const Split& split, const SplitRows& rows) {
+        const double left = split.ratio[0], right = split.ratio[1], c = split.absent_above;
+        delta_ = {0.0, 0.0, -left, right};
+        for (std::size_t k = 0; k < K; ++k) {
+            const double per_u = 1.0 / (points.t[k] + points.absent[k] * c);
+            const double tau = points.t[k] * per_u, rest = points.absent[k] * c * per_u;
+            over_[0][k] = {left, left, left * rest, tau + left * rest};
+            over_[1][k] = {right, right, tau + right * rest, right * rest};
+            kappa_[k] = c * per_u * per_u;
+        }
+        states_.add(rows.left, kStateBit[0]);
+        states_.add(rows.satisfied, kStateBit[1]);
+        states_.finish();
     }
-    template <int kSide>
-    LTS_INLINE Vec over(int k) const {
-        const Vec rest = select(satisfied, broadcast(points.rest[at(k)]), broadcast(1.0));
-        return fma(to[kSide], broadcast(points.tau[at(k)]), w[kSide] * rest);
+
+    class Here {
+      public:
+        LTS_INLINE Here(const MetAgain& met, int first, int v)
+            : met_(met), index_(index_of(met.states_.at_vector(first, v))) {}
+        LTS_INLINE Vec delta() const { return Table<4>(met_.delta_.data())[index_]; }
+        template <int kSide>
+        LTS_INLINE Vec over(int k) const {
+            return Table<4>(met_.over_[kSide][at(k)].data())[index_];
+        }
+
+      private:
+        const MetAgain& met_;
+        Index index_;
+    };
+    LTS_INLINE Vec by_kappa(Vec x, int k) const { return x * broadcast(kappa_[at(k)]); }
+
+  private:
+    alignas(32) Outcomes delta_;
+    alignas(32) std::array<Outcomes, K> over_[2];
+    std::array<double, K> kappa_;
+    BlockStates states_;
+};
+
+// Over an edge of a new player.
+template <int K>
+class NewEdge {
+  public:
+    LTS_INLINE NewEdge(const PlainPoints<K>& points, const Split& split, const SplitRows& rows, int side)
+        : t_(broadcast_all(points.t)),
+          delta_(side == 0 ? -split.ratio[0] : split.ratio[0], side == 0 ? split.ratio[1] : -split.ratio[1]),
+          ratio_(broadcast(split.ratio[side])) {
+        states_.add(rows.left, 1);
+        states_.finish();
     }
-    LTS_INLINE Vec by_kappa(Vec x, int k) const { return x * broadcast(points.kappa[at(k)]); }
+    class Here {  // some rows
+      public:
+        LTS_INLINE Here(const NewEdge& edge, int first, int v)
+            : edge_(edge), delta_(edge.delta_[answers_of<1>(edge.states_.at_vector(first, v))]) {}
+        LTS_INLINE Vec factor(int k) const { return fma(delta_, edge_.t_[at(k)], edge_.ratio_); }
+
+      private:
+        const NewEdge& edge_;
+        Vec delta_;
+    };
+
+  private:
+    std::array<Vec, K> t_;
+    Either<0> delta_;
+    Vec ratio_;
+    BlockStates states_;
+};
+
+// Over an edge of a repeated player.
+template <int K>
+class RepeatedEdge {
+  public:
+    LTS_INLINE RepeatedEdge(const PlainPoints<K>& points, const Split& split, const SplitRows& rows, int side) {
+        const double w = split.ratio[side], c = split.absent_above;
+        for (std::size_t k = 0; k < K; ++k) {
+            const double per_u = 1.0 / (points.t[k] + points.absent[k] * c);
+            const double unmet = w * (points.absent[k] * c * per_u), met = points.t[k] * per_u + unmet;
+            factor_[k] = {w, w, side == 0 ? unmet : met, side == 0 ? met : unmet};
+        }
+        states_.add(rows.left, kStateBit[0]);
+        states_.add(rows.satisfied, kStateBit[1]);
+        states_.finish();
+    }
+    class Here {
+      public:
+        LTS_INLINE Here(const RepeatedEdge& edge, int first, int v)
+            : edge_(edge), index_(index_of(edge.states_.at_vector(first, v))) {}
+        LTS_INLINE Vec factor(int k) const { return Table<4>(edge_.factor_[at(k)].data())[index_]; }
+
+      private:
+        const RepeatedEdge& edge_;
+        Index index_;
+    };
+
+  private:
+    alignas(32) std::array<Outcomes, K> factor_;
+    BlockStates states_;
 };
 
 template <int K>
 class PlainWalk {
   public:
-    static constexpr std::size_t kVector = std::size_t{K} * kLanes;  // doubles of a vector of rows
-
-    // Walks n_rows of a block from first_row on. `values` are the leaves' of one output, `stride` apart; φ is the
-    // block's, of every player, `player_doubles` apart; `stack` has room for stack_doubles(…), `path` for a number of
-    // every level.
-    PlainWalk(const Tree& tree, const PlainPoints<K>& points, const SplitRows* rows, int first_row, int n_rows,
-              const double* values, std::size_t stride, double* phi, std::size_t player_doubles, double* stack,
-              std::int32_t* path)
+    // `values` are the leaves', n_outputs each; `stack` has room for stack_doubles(…), `path` for a number of every
+    // level.
+    PlainWalk(const Tree& tree, const PlainPoints<K>& points, const PlainRows& rows, const double* values,
+              int n_outputs, double* stack, std::int32_t* path)
         : tree_(tree),
           p_(points),
           rows_(rows),
-          first_row_(first_row),
-          n_vectors_((n_rows + kLanes - 1) / kLanes),
-          size_(at(n_vectors_) * kVector),
           values_(values),
-          stride_(stride),
-          phi_(phi),
-          player_doubles_(player_doubles),
+          n_outputs_(n_outputs),
+          n_vectors_((rows.n_rows + kLanes - 1) / kLanes),
+          size_(at(n_vectors_) * kVector),
           stack_(stack),
           path_(path) {}
 
-    static std::size_t stack_doubles(std::size_t n_levels, int n_rows) {
-        return 3 * (n_levels + 1) * at((n_rows + kLanes - 1) / kLanes) * kVector;
+    static std::size_t stack_doubles(int n_levels, int n_outputs, int n_rows) {
+        return at(n_levels + 1) * at(1 + 2 * n_outputs) * at((n_rows + kLanes - 1) / kLanes) * kVector;
     }
 
     void run() const {
         for (int v = 0; v < n_vectors_; ++v)
             for (int k = 0; k < K; ++k) store(c_at(0) + place(v, k), broadcast(p_.weight[at(k)]));
-        int level = 0;
+        std::int32_t level = 0;
         path_[0] = 0;
         for (;;) {
             // Down to a bottom...
-            for (;;) {
+            while (split_at(level).below == Below::anything) {
                 const Split& split = split_at(level);
-                if (split.below != Below::anything) break;
                 const int side = split.child[0] >= 0 ? 0 : 1;
                 descend(level, side);
                 path_[++level] = split.child[side];
             }
-            bottom(level);
-            // ...and up to one that has a child left.
+            for (int output = 0; output < n_outputs_; ++output) bottom(step_at(level), split_at(level), output);
+            // ...and up to a split that has a child left.
             for (;;) {
                 if (level == 0) return;
-                const Split& parent = split_at(level - 1);
-                if (parent.child[1] >= 0 && path_[level] != parent.child[1]) {
-                    descend(level - 1, 1);
-                    path_[level] = parent.child[1];
+                const Split& parent = split_at(--level);
+                if (parent.child[1] >= 0 && path_[level + 1] != parent.child[1]) {
+                    descend(level, 1);
+                    path_[++level] = parent.child[1];
                     break;
                 }
-                close(--level);
+                for (int output = 0; output < n_outputs_; ++output) close(step_at(level), parent, output);
             }
         }
     }
 
   private:
-    const Split& split_at(int level) const { return tree_.splits[at(path_[level])]; }
-    // Which child of its parent the split of a level is.
-    int side_of(int level) const { return level > 0 && split_at(level - 1).child[1] == path_[level] ? 1 : 0; }
+    // A split that is met on the way up.
+    struct Step {
+        std::int32_t split, level;
+        int side;  // which child of its parent it is
+    };
+
+    static constexpr std::size_t kVector = std::size_t{K} * kLanes;  // doubles of a vector of rows
+
     static std::size_t place(int v, int k) { return at(v) * kVector + at(k * kLanes); }
-    double* c_at(int level) const { return stack_ + 3 * at(level) * size_; }
-    // G of a child of the split of a level.
-    double* g_at(int level, int side) const { return c_at(level) + at(1 + side) * size_; }
-    // Where G of the split of a level goes: that of the root is not needed.
-    double* g_of(int level) const { return level > 0 ? g_at(level - 1, side_of(level)) : c_at(0); }
-    double value_of(std::int32_t child) const { return values_[at(~child) * stride_]; }
-    double* phi_of(const Split& split) const { return phi_ + at(split.player) * player_doubles_ + first_row_; }
-
-    template <class Function>
-    LTS_INLINE void with_kind(int level, const Function& function) const {
-        split_at(level).above >= 0 ? function.template operator()<true>() : function.template operator()<false>();
+    // Of every level, from the one above the root on, where the root leaves its G: C, and G of both children.
+    double* c_at(std::int32_t level) const { return stack_ + at(level + 1) * at(1 + 2 * n_outputs_) * size_; }
+    double* g_at(std::int32_t level, int side, int output) const {
+        return c_at(level) + at(1 + 2 * output + side) * size_;
     }
-    SplitRows rows_of(std::int32_t split) const {
-        return {rows_[split].left >> first_row_, rows_[split].satisfied >> first_row_};
+    double* g_of(const Step& step, int output) const { return g_at(step.level - 1, step.side, output); }
+    double value_of(std::int32_t child, int output) const { return values_[at(~child) * at(n_outputs_) + at(output)]; }
+    double* phi_of(const Split& split, int output) const {
+        return rows_.phi + at(split.player * n_outputs_ + output) * rows_.stride + at(rows_.first);
     }
-    // Calls a function for every vector of rows, with its number and the split as they meet it.
-    template <bool kRepeated, class Function>
-    LTS_INLINE void each(int level, const Function& function) const {
-        const Split& split = split_at(level);
-        SplitRows rows = rows_of(path_[level]);
-        const auto meet = [&]<class Met>(const auto& points) LTS_INLINED {
-            for (int v = 0; v < n_vectors_; ++v, rows.left >>= kLanes, rows.satisfied >>= kLanes)
-                function(v, Met(points, split, rows));
-        };
-        if constexpr (kRepeated)
-            meet.template operator()<MetAgain<K>>(RepeatedPoints<K>(p_, split.absent_above));
-        else
-            meet.template operator()<MetNew<K>>(p_);
+    const SplitRows& rows_at(std::int32_t split) const { return rows_.splits[split]; }
+    const Split& split_at(std::int32_t level) const { return tree_.splits[at(path_[level])]; }
+    Step step_at(std::int32_t level) const {
+        const bool is_right = level > 0 && split_at(level - 1).child[1] == path_[level];
+        return {path_[level], level, is_right ? 1 : 0};
     }
 
-    LTS_INLINE void descend(int level, int side) const {
-        with_kind(level, [&]<bool kRepeated>()
-                             LTS_INLINED { side == 0 ? down<kRepeated, 0>(level) : down<kRepeated, 1>(level); });
+    LTS_INLINE void descend(std::int32_t level, int side) const {
+        split_at(level).above >= 0 ? carry<RepeatedEdge<K>>(level, side) : carry<NewEdge<K>>(level, side);
     }
-    LTS_INLINE void close(int level) const {
-        const Split& split = split_at(level);
-        with_kind(level, [&]<bool kRepeated>() LTS_INLINED {
-            if (split.child[0] < 0) return up<kRepeated, true, false>(level);
-            split.child[1] < 0 ? up<kRepeated, false, true>(level) : up<kRepeated, false, false>(level);
-        });
-    }
-
-    template <bool kRepeated, int kSide>
-    [[gnu::noinline]] void down(int level) const {
+    template <class Edge>
+    [[gnu::noinline]] void carry(std::int32_t level, int side) const {
+        const Edge edge(p_, split_at(level), rows_at(path_[level]), side);
         const double* const c = c_at(level);
         double* const to = c_at(level + 1);
-        each<kRepeated>(level, [&](int v, const auto& met) LTS_INLINED {
-            for (int k = 0; k < K; ++k) store(to + place(v, k), load(c + place(v, k)) * met.template over<kSide>(k));
-        });
+        for (int v = 0; v < n_vectors_; ++v) {
+            const typename Edge::Here here(edge, rows_.first, v);
+            for (int k = 0; k < K; ++k) store(to + place(v, k), load(c + place(v, k)) * here.factor(k));
+        }
     }
 
-    template <bool kRepeated, bool kLeftLeaf, bool kRightLeaf>
-    [[gnu::noinline]] void up(int level) const {
-        const Split& split = split_at(level);
-        const double *const c = c_at(level), *const g_left = g_at(level, 0), *const g_right = g_at(level, 1);
-        double *const g = g_of(level), *const phi = phi_of(split);
-        each<kRepeated>(level, [&](int v, const auto& met) LTS_INLINED {
+    LTS_INLINE void close(const Step& step, const Split& split, int output) const {
+        split.above >= 0 ? close<MetAgain<K>>(step, split, output) : close<MetNew<K>>(step, split, output);
+    }
+    template <class Met>
+    LTS_INLINE void close(const Step& step, const Split& split, int output) const {
+        if (split.child[0] < 0) return collect<Met, true, false>(step, split, output);
+        split.child[1] < 0 ? collect<Met, false, true>(step, split, output)
+                           : collect<Met, false, false>(step, split, output);
+    }
+
+    template <class Met, bool kLeftLeaf, bool kRightLeaf>
+    [[gnu::noinline]] void collect(const Step& step, const Split& split, int output) const {
+        const Met met(p_, split, rows_at(step.split));
+        const Vec leaf_left = broadcast(kLeftLeaf ? value_of(split.child[0], output) : 0.0);
+        const Vec leaf_right = broadcast(kRightLeaf ? value_of(split.child[1], output) : 0.0);
+        const double *const c = c_at(step.level), *const g_left = g_at(step.level, 0, output),
+                            *const g_right = g_at(step.level, 1, output);
+        double *const g = g_of(step, output), *const phi = phi_of(split, output);
+        for (int v = 0; v < n_vectors_; ++v) {
+            const typename Met::Here here(met, rows_.first, v);
             Vec sum = broadcast(0.0);
             for (int k = 0; k < K; ++k) {
-                const Vec left = kLeftLeaf ? broadcast(value_of(split.child[0])) : load(g_left + place(v, k));
-                const Vec right = kRightLeaf ? broadcast(value_of(split.child[1])) : load(g_right + place(v, k));
-                sum = fma(met.by_kappa(load(c + place(v, k)), k), left - right, sum);
-                store(g + place(v, k), fma(met.template over<0>(k), left, met.template over<1>(k) * right));
+                const Vec left = kLeftLeaf ? leaf_left : load(g_left + place(v, k));
+                const Vec right = kRightLeaf ? leaf_right : load(g_right + place(v, k));
+                const Vec weight = met.by_kappa(load(c + place(v, k)), k);
+                sum = k == 0 ? weight * (left - right) : fma(weight, left - right, sum);
+                store(g + place(v, k), fma(here.template over<0>(k), left, here.template over<1>(k) * right));
             }
-            add(phi, v, met.delta, sum);
-        });
+            add(phi, v, here.delta(), sum);
+        }
     }
 
-    LTS_INLINE void bottom(int level) const {
-        const Split& split = split_at(level);
-        if (split.below == Below::leaves)
-            return with_kind(level, [&]<bool kRepeated>() LTS_INLINED { pair<kRepeated>(level); });
-        if (split.child[0] < 0) return clean<true, false>(level);
-        split.child[1] < 0 ? clean<false, true>(level) : clean<false, false>(level);
+    // ---- bottoms ----------------------------------------------------------------------------------
+
+    LTS_INLINE void bottom(const Step& step, const Split& split, int output) const {
+        if (split.below == Below::three) return three(step, split, output);
+        if (split.below == Below::two) return two(step, split, output);
+        split.above >= 0 ? pair<MetAgain<K>>(step, split, output) : pair<MetNew<K>>(step, split, output);
     }
 
     // Two leaves.
-    template <bool kRepeated>
-    [[gnu::noinline]] void pair(int level) const {
-        const Split& split = split_at(level);
-        const Vec left = broadcast(value_of(split.child[0])), right = broadcast(value_of(split.child[1]));
-        const double* const c = c_at(level);
-        double *const g = g_of(level), *const phi = phi_of(split);
-        each<kRepeated>(level, [&](int v, const auto& met) LTS_INLINED {
+    template <class Met>
+    [[gnu::noinline]] void pair(const Step& step, const Split& split, int output) const {
+        const Met met(p_, split, rows_at(step.split));
+        const double value[2] = {value_of(split.child[0], output), value_of(split.child[1], output)};
+        const Vec left = broadcast(value[0]), right = broadcast(value[1]), apart = broadcast(value[0] - value[1]);
+        const double* const c = c_at(step.level);
+        double *const g = g_of(step, output), *const phi = phi_of(split, output);
+        for (int v = 0; v < n_vectors_; ++v) {
+            const typename Met::Here here(met, rows_.first, v);
             Vec sum = broadcast(0.0);
             for (int k = 0; k < K; ++k) {
-                sum = sum + met.by_kappa(load(c + place(v, k)), k);
-                store(g + place(v, k), fma(met.template over<0>(k), left, met.template over<1>(k) * right));
+                const Vec weight = met.by_kappa(load(c + place(v, k)), k);
+                sum = k == 0 ? weight : sum + weight;
+                store(g + place(v, k), fma(here.template over<0>(k), left, here.template over<1>(k) * right));
             }
-            add(phi, v, met.delta * (left - right), sum);
-        });
+            add(phi, v, here.delta() * apart, sum);
+        }
     }
 
-    // A child in a clean bottom: G = mean + t·slope, and what its player gets is slope · Σ C.
-    template <bool kLeaf>
-    struct CleanChild {
-        Vec mean;
-        std::array<Vec, 2> slopes;  // of rows that go right and left
-        std::uint64_t left = 0;
-        double* phi = nullptr;
+    // A split of two leaves: G = mean + t·slope, and what its player gets is slope · Σ C. A leaf passes for a split
+    // whose slope is zero, and gives that to whom it may.
+    template <int kBit>
+    struct Tip {
+        double mean;
+        double* phi;
+        Either<kBit> slope;
 
-        LTS_INLINE CleanChild(const PlainWalk& walk, std::int32_t child) {
-            if constexpr (kLeaf) {
-                mean = broadcast(walk.value_of(child));
-            } else {
-                const Split& split = walk.tree_.splits[at(child)];
-                const double value[2] = {walk.value_of(split.child[0]), walk.value_of(split.child[1])};
-                mean = broadcast(split.ratio[0] * value[0] + split.ratio[1] * value[1]);
-                slopes = {broadcast(split.ratio[0] * (value[1] - value[0])),
-                          broadcast(split.ratio[1] * (value[0] - value[1]))};
-                left = walk.rows_of(child).left;
-                phi = walk.phi_of(split);
+        LTS_INLINE Tip(const PlainWalk& walk, std::int32_t child, int output, double* anybody, BlockStates& states)
+            : phi(anybody), slope(0.0, 0.0) {
+            if (child < 0) {
+                mean = walk.value_of(child, output);
+                return;
             }
-        }
-        LTS_INLINE Vec slope(int v) const {
-            if constexpr (kLeaf)
-                return broadcast(0.0);
-            else
-                return select(mask_of(left >> (v * kLanes)), slopes[1], slopes[0]);
-        }
-        LTS_INLINE void give(int v, Vec slope, Vec sum) const {
-            if constexpr (!kLeaf) add(phi, v, slope, sum);
+            const Split& split = walk.tree_.splits[at(child)];
+            const double left = walk.value_of(split.child[0], output), right = walk.value_of(split.child[1], output);
+            mean = split.ratio[0] * left + split.ratio[1] * right;
+            slope = Either<kBit>(-split.ratio[0] * (left - right), split.ratio[1] * (left - right));
+            phi = walk.phi_of(split, output);
+            states.add(walk.rows_at(child).left, 1 << kBit);
         }
     };
 
-    // Σ C and Σ t·C are all that players here need of C, and G is a polynomial in t.
-    template <bool kLeftLeaf, bool kRightLeaf>
-    [[gnu::noinline]] void clean(int level) const {
-        const Split& split = split_at(level);
-        const CleanChild<kLeftLeaf> left(*this, split.child[0]);
-        const CleanChild<kRightLeaf> right(*this, split.child[1]);
-        const Vec difference = left.mean - right.mean;
-        const Vec mean = fma(broadcast(split.ratio[0]), left.mean, broadcast(split.ratio[1]) * right.mean);
-        const double* const c = c_at(level);
-        double *const g = g_of(level), *const phi = phi_of(split);
-        each<false>(level, [&](int v, const auto& met) LTS_INLINED {
-            Vec sum = broadcast(0.0), sum_t = broadcast(0.0);
-            for (int k = 0; k < K; ++k) {
+    // A split of two tips, in three bits: G = mean + t·slope + t²·curve. A leaf passes for one whose δ is zero.
+    template <int kBit>
+    struct Twig {
+        double mean;
+        Vec ratio[2] = {broadcast(0.0), broadcast(0.0)}, apart = broadcast(0.0);
+        double* phi;
+        Either<kBit> delta;
+        Tip<kBit + 1> left;
+        Tip<kBit + 2> right;
+
+        LTS_INLINE Twig(const PlainWalk& walk, std::int32_t child, int output, double* anybody, BlockStates& states)
+            : phi(anybody),
+              delta(0.0, 0.0),
+              left(walk, child_of(walk, child, 0), output, anybody, states),
+              right(walk, child_of(walk, child, 1), output, anybody, states) {
+            if (child < 0) {
+                mean = left.mean;
+                return;
+            }
+            const Split& split = walk.tree_.splits[at(child)];
+            mean = split.ratio[0] * left.mean + split.ratio[1] * right.mean;
+            for (int side = 0; side < 2; ++side) ratio[side] = broadcast(split.ratio[side]);
+            apart = broadcast(left.mean - right.mean);
+            phi = walk.phi_of(split, output);
+            delta = Either<kBit>(-split.ratio[0], split.ratio[1]);
+            states.add(walk.rows_at(child).left, 1 << kBit);
+        }
+        LTS_INLINE static std::int32_t child_of(const PlainWalk& walk, std::int32_t child, int side) {
+            return child < 0 ? child : walk.tree_.splits[at(child)].child[side];
+        }
+
+        // Gives three players their due, from Σ C and Σ t·C; returns slope and curve.
+        LTS_INLINE std::array<Vec, 2> operator()(const Answers& answers, int v, Vec sum, Vec sum_t) const {
+            const Vec here = delta[answers], slope_left = left.slope[answers], slope_right = right.slope[answers];
+            const Vec bend = slope_left - slope_right;
+            add(phi, v, here, fma(bend, sum_t, apart * sum));
+            add(left.phi, v, slope_left, fma(here, sum_t, ratio[0] * sum));
+            add(right.phi, v, slope_right, fnma(here, sum_t, ratio[1] * sum));
+            return {fma(ratio[0], slope_left, fma(ratio[1], slope_right, here * apart)), here * bend};
+        }
+    };
+
+    [[gnu::noinline]] void two(const Step& step, const Split& split, int output) const {
+        BlockStates states;
+        const Twig<0> twig(*this, step.split, output, phi_of(split, output), states);
+        states.finish();
+        const double* const c = c_at(step.level);
+        double* const g = g_of(step, output);
+        const auto t = broadcast_all(p_.t);
+        const Vec mean = broadcast(twig.mean);
+        for (int v = 0; v < n_vectors_; ++v) {
+            Vec sum = load(c + place(v, 0)), sum_t = sum * t[0];
+            for (int k = 1; k < K; ++k) {
                 const Vec here = load(c + place(v, k));
                 sum = sum + here;
-                sum_t = fma(here, broadcast(p_.t[at(k)]), sum_t);
+                sum_t = fma(here, t[at(k)], sum_t);
             }
-            const Vec slope_left = left.slope(v), slope_right = right.slope(v), bend = slope_left - slope_right;
-            left.give(v, slope_left, fma(met.delta, sum_t, met.w[0] * sum));
-            right.give(v, slope_right, fnma(met.delta, sum_t, met.w[1] * sum));
-            add(phi, v, met.delta, fma(bend, sum_t, difference * sum));
-            const Vec slope = fma(met.w[0], slope_left, fma(met.w[1], slope_right, met.delta * difference));
-            const Vec curve = met.delta * bend;
-            for (int k = 0; k < K; ++k) {
-                const Vec t = broadcast(p_.t[at(k)]);
-                store(g + place(v, k), fma(t, fma(t, curve, slope), mean));
+            const auto [slope, curve] = twig(answers_of<3>(states.at_vector(rows_.first, v)), v, sum, sum_t);
+            for (int k = 0; k < K; ++k) store(g + place(v, k), fma(t[at(k)], fma(t[at(k)], curve, slope), mean));
+        }
+    }
+
+    [[gnu::noinline]] void three(const Step& step, const Split& split, int output) const {
+        double* const phi = phi_of(split, output);
+        BlockStates states;
+        const Twig<1> left(*this, split.child[0], output, phi, states);
+        const Twig<4> right(*this, split.child[1], output, phi, states);
+        states.add(rows_at(step.split).left, 1);
+        states.finish();
+        const Either<0> delta(-split.ratio[0], split.ratio[1]);
+        const Vec mean = broadcast(split.ratio[0] * left.mean + split.ratio[1] * right.mean);
+        const Vec apart = broadcast(left.mean - right.mean);
+        const Vec w_left = broadcast(split.ratio[0]), w_right = broadcast(split.ratio[1]);
+        const double* const c = c_at(step.level);
+        double* const g = g_of(step, output);
+        const auto t = broadcast_all(p_.t), square = broadcast_all(p_.square);
+        for (int v = 0; v < n_vectors_; ++v) {
+            const Vec first = load(c + place(v, 0));
+            Vec sum = first, sum_t = first * t[0], sum_tt = first * square[0];
+            for (int k = 1; k < K; ++k) {
+                const Vec here = load(c + place(v, k));
+                sum = sum + here;
+                sum_t = fma(here, t[at(k)], sum_t);
+                sum_tt = fma(here, square[at(k)], sum_tt);
             }
-        });
+            const Answers at_vector = answers_of<7>(states.at_vector(rows_.first, v));
+            const Vec here = delta[at_vector];
+            const auto [slope_left, curve_left] =
+                left(at_vector, v, fma(here, sum_t, w_left * sum), fma(here, sum_tt, w_left * sum_t));
+            const auto [slope_right, curve_right] =
+                right(at_vector, v, fnma(here, sum_t, w_right * sum), fnma(here, sum_tt, w_right * sum_t));
+            const Vec bend = slope_left - slope_right, twist = curve_left - curve_right;
+            add(phi, v, here, fma(twist, sum_tt, fma(bend, sum_t, apart * sum)));
+            const Vec slope = fma(w_left, slope_left, fma(w_right, slope_right, here * apart));
+            const Vec curve = fma(w_left, curve_left, fma(w_right, curve_right, here * bend));
+            const Vec third = here * twist;
+            for (int k = 0; k < K; ++k)
+                store(g + place(v, k), fma(t[at(k)], fma(t[at(k)], fma(t[at(k)], third, curve), slope), mean));
+        }
     }
 
     // φ += a·b
@@ -316,14 +492,11 @@ class PlainWalk {
 
     const Tree& tree_;
     const PlainPoints<K>& p_;
-    const SplitRows* rows_;
-    int first_row_;
+    PlainRows rows_;
+    const double* values_;
+    int n_outputs_;
     int n_vectors_;
     std::size_t size_;
-    const double* values_;
-    std::size_t stride_;
-    double* phi_;
-    std::size_t player_doubles_;
     double* stack_;
     std::int32_t* path_;
 };

@@ -142,18 +142,19 @@ void add_to_values(const Program& program, const Chunk& chunk, const double* phi
     }
 }
 
-// Without constants: points and rows that walk together, of which what is kept of all levels should stay in the
-// nearest cache; trees of more levels are walked at one point after the other.
-constexpr int kMaxPlainPoints = 8, kPlainRows = 32;
-constexpr std::size_t kMaxPlainStack = std::size_t{1} << 15, kManyLevels = 4096;
+// Without constants: what is kept of all levels should stay in a cache. Rows that walk together, and the points at
+// which they do, are as many as leave it this small; trees of very many levels are walked at one point after the other.
+constexpr std::size_t kMaxPlainStack = std::size_t{1} << 16;
+constexpr int kMaxPlainPoints = 8;
 
 // A chunk of trees and some rows, kRows of every block.
 template <int kRows, class Number>
 class RowsInChunk {
   public:
+    // The φ of blocks that walk together lie side by side.
     RowsInChunk(const Program& program, const Chunk& chunk, const RowsView& rows, const Constants& constants,
-                Workspace& work)
-        : program_(program), chunk_(chunk), rows_(rows), work_(work) {
+                Workspace& work, std::size_t walk_blocks)
+        : program_(program), chunk_(chunk), rows_(rows), work_(work), walk_blocks_(walk_blocks) {
         if (constants.expanded != nullptr) kept_ = constants.expanded + chunk.expansion_begin;
         n_blocks_ = (rows.n_rows + kBlockRows - 1) / kBlockRows;
         block_numbers_ = chunk.columns.size() * kBlockRows;
@@ -179,30 +180,28 @@ class RowsInChunk {
 
     // Without constants.
     void run_plainly() {
-        for (const auto& tree : chunk_.trees)
-            for (std::size_t b = 0; b < n_blocks_ && !tree.splits.empty(); ++b)
-                walk_plainly(tree, b, rows_at_splits(tree, b));
+        for (std::size_t b = 0; b < n_blocks_; ++b)  // whose φ stay in the nearest cache
+            for (const auto& tree : chunk_.trees) walk_plainly(tree, b, rows_at_splits(tree, b));
     }
 
     void add_to(double* values) const {
         const std::size_t row_doubles = at(program_.n_players) * at(program_.n_outputs);
-        for (std::size_t b = 0; b < n_blocks_; b += kWalkBlocks)
-            add_to_values(program_, chunk_, phi_of(b), stride_of(b), at(rows_from(b, kWalkBlocks)),
+        for (std::size_t b = 0; b < n_blocks_; b += walk_blocks_)
+            add_to_values(program_, chunk_, phi_of(b), stride_of(b), at(rows_from(b, walk_blocks_)),
                           values + b * kBlockRows * row_doubles);
     }
 
   private:
-    // A walk begins at every kWalkBlocks-th block.
-    std::size_t blocks_from(std::size_t block) const { return std::min(kWalkBlocks, n_blocks_ - block); }
+    std::size_t blocks_from(std::size_t block) const { return std::min(walk_blocks_, n_blocks_ - block); }
     int rows_from(std::size_t block, std::size_t n_blocks) const {
         return static_cast<int>(std::min(n_blocks * kBlockRows, rows_.n_rows - block * kBlockRows));
     }
     Number* x_of(std::size_t block) const { return x_ + block * block_numbers_; }
-    // The φ of a walk's blocks lie side by side.
-    static std::size_t walk_of(std::size_t block) { return block / kWalkBlocks * kWalkBlocks; }
+    // The first block of a walk.
+    std::size_t walk_of(std::size_t block) const { return block / walk_blocks_ * walk_blocks_; }
     std::size_t stride_of(std::size_t block) const { return kBlockRows * blocks_from(walk_of(block)); }
     double* phi_of(std::size_t block) const {
-        return phi_ + walk_of(block) * block_doubles_ + block % kWalkBlocks * kBlockRows;
+        return phi_ + walk_of(block) * block_doubles_ + block % walk_blocks_ * kBlockRows;
     }
 
     // Constants are the kept ones, or made here, for all rows at hand.
@@ -238,12 +237,12 @@ class RowsInChunk {
     }
 
     std::size_t walk_all(const Tree& tree) const {
-        for (std::size_t first = 0; first < n_blocks_; first += kWalkBlocks) find_conditions(tree, first);
+        for (std::size_t first = 0; first < n_blocks_; first += walk_blocks_) find_conditions(tree, first);
         return for_each_tile(tree, chunk_.n_outputs, [&](const PointTile& tile) {
             const double* const constants =
                 constants_at(tile.begin, [&](double* out) { expand_tile(program_, chunk_, tree, tile, out); });
-            for (std::size_t first = 0; first < n_blocks_; first += kWalkBlocks)
-                walk(chunk_, tree, tile, constants, rows_at(tree, first), rows_from(first, kWalkBlocks), stack_);
+            for (std::size_t first = 0; first < n_blocks_; first += walk_blocks_)
+                walk(chunk_, tree, tile, constants, rows_at(tree, first), rows_from(first, walk_blocks_), stack_);
         });
     }
 
@@ -261,27 +260,27 @@ class RowsInChunk {
         return out;
     }
 
-    void walk_plainly(const Tree& tree, std::size_t block, const SplitRows* rows) const {
+    void walk_plainly(const Tree& tree, std::size_t block, const SplitRows* splits) const {
         const Rule& rule = program_.rules.at(tree.n_points);
-        const std::size_t n_outputs = at(chunk_.n_outputs), stride = stride_of(block);
-        const std::size_t n_levels = at(tree.n_levels + kMaxTreeletBits);
-        const int most_points = n_levels > kManyLevels ? 1 : kMaxPlainPoints;
-        const int n_tiles = (tree.n_points + most_points - 1) / most_points, n_rows = rows_from(block, 1);
-        std::int32_t* const path = reinterpret_cast<std::int32_t*>(work_.states.reserve(n_levels * sizeof *path));
+        const int n_levels = tree.n_levels + kMaxTreeletBits, n_rows = rows_from(block, 1);
+        const auto size = [&](int n_points, int n) {
+            return at(n_points) * PlainWalk<1>::stack_doubles(n_levels, chunk_.n_outputs, n);
+        };
+        const int most_points = size(kMaxPlainPoints, kLanes) > kMaxPlainStack ? 1 : kMaxPlainPoints;
+        const int n_tiles = (tree.n_points + most_points - 1) / most_points;
+        auto* const path = reinterpret_cast<std::int32_t*>(work_.states.reserve(at(n_levels) * sizeof(std::int32_t)));
         for (int tile = 0; tile < n_tiles; ++tile) {
-            const int first = tree.n_points * tile / n_tiles, end = tree.n_points * (tile + 1) / n_tiles;
-            with_points<kMaxPlainPoints>(end - first, [&]<int K>() {
+            const int first = tree.n_points * tile / n_tiles, n_points = tree.n_points * (tile + 1) / n_tiles - first;
+            int at_once = kBlockRows;
+            while (at_once > kLanes && size(n_points, at_once) > kMaxPlainStack) at_once /= 2;
+            with_points<kMaxPlainPoints>(n_points, [&]<int K>() {
                 const PlainPoints<K> points(rule, first);
-                int at_once = kPlainRows;
-                while (at_once > kLanes && PlainWalk<K>::stack_doubles(n_levels, at_once) > kMaxPlainStack)
-                    at_once /= 2;
-                double* const stack = work_.stack.reserve(PlainWalk<K>::stack_doubles(n_levels, at_once));
+                double* const stack = work_.stack.reserve(size(K, at_once));
                 for (int from = 0; from < n_rows; from += at_once)
-                    for (std::size_t o = 0; o < n_outputs; ++o)
-                        PlainWalk<K>(tree, points, rows, from, std::min(at_once, n_rows - from),
-                                     chunk_.values_of(tree, 0) + o, n_outputs, phi_of(block) + o * stride,
-                                     n_outputs * stride, stack, path)
-                            .run();
+                    PlainWalk<K>(tree, points,
+                                 {splits, from, std::min(at_once, n_rows - from), phi_of(block), stride_of(block)},
+                                 chunk_.values_of(tree, 0), chunk_.n_outputs, stack, path)
+                        .run();
             });
         }
     }
@@ -290,6 +289,7 @@ class RowsInChunk {
     const Chunk& chunk_;
     const RowsView& rows_;
     Workspace& work_;
+    std::size_t walk_blocks_;
     const double* kept_ = nullptr;  // constants of the tree at hand
     std::size_t n_blocks_;
     std::size_t block_numbers_;  // of x
@@ -304,7 +304,7 @@ class RowsInChunk {
 template <int kRows, class Number>
 void explain_rows(const Program& program, const Chunk& chunk, const RowsView& rows, const Constants& constants,
                   Workspace& work, double* values) {
-    RowsInChunk<kRows, Number> here(program, chunk, rows, constants, work);
+    RowsInChunk<kRows, Number> here(program, chunk, rows, constants, work, kWalkBlocks);
     here.run();
     here.add_to(values);
 }
@@ -337,7 +337,7 @@ template <class Number>
 void explain_numbers_plainly(const Program& program, const Chunk& chunk, const RowsView& rows, Workspace& work,
                              double* values) {
     const auto with_rows = [&]<int kRows>() {
-        RowsInChunk<kRows, Number> here(program, chunk, rows, {nullptr, nullptr}, work);
+        RowsInChunk<kRows, Number> here(program, chunk, rows, {nullptr, nullptr}, work, 1);
         here.run_plainly();
         here.add_to(values);
     };
@@ -378,7 +378,7 @@ void explain_by_points(const Program& program, const Chunk& chunk, const RowsVie
 #define LTS_STRING(x) #x
 #define LTS_NAME(x) LTS_STRING(x)
 extern const Kernel kernel;
-const Kernel kernel{LTS_NAME(LTS_ISA), expand, explain, explain_plainly, explain_by_points};
+const Kernel kernel{LTS_NAME(LTS_ISA), expand, explain, explain_plainly, explain_by_points, kLanes < 8};
 
 }  // namespace linear_treeshap::LTS_ISA
 LTS_END_ISA

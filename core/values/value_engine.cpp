@@ -21,16 +21,26 @@ constexpr std::size_t kTaskRows = 512;
 constexpr std::size_t kMaxTaskWork = 50'000'000;  // leaves · outputs · tiles · rows of a chunk: a tenth of a second
 
 // So few rows are walked with no constants where these are not kept: making them costs as much as walking the rows.
-// The lanes of a vector are then rows, or points if rows are fewer yet. The rows of the call count, not those of a task:
-// a row's bits must not depend on how a call is cut.
+// The lanes of a vector are then rows, or points if rows are fewer yet. The rows of the call count, not those of a
+// task: a row's bits must not depend on how a call is cut.
 constexpr std::size_t kMaxPlainRows = 256, kMaxRowsByPoints = 2;
 // What a leaf costs then, in rows of a full block: one that is met by rows at all, and constants that are made again.
 constexpr std::size_t kRowsPerMeeting = 16, kRowsPerExpansion = 256;
 
+// Tables are worth making wherever there are many rows.
+bool has_lookups(const Program& program) {
+    return std::ranges::any_of(program.chunks, [](const Chunk& chunk) {
+        return std::ranges::any_of(chunk.trees, [](const Tree& tree) { return tree.is_lookup(); });
+    });
+}
+
 }  // namespace
 
 ValueEngine::ValueEngine(const Program& program, const Kernel& kernel) : program_(program), kernel_(kernel) {
-    if (program_.expansion_size * sizeof(double) <= kMaxCachedBytes) keep_constants();
+    if (program_.expansion_size * sizeof(double) <= kMaxCachedBytes)
+        keep_constants();
+    else if (!kernel_.is_narrow || has_lookups(program_))
+        max_plain_rows_ = kMaxPlainRows;
     task_rows_ = rows_per_task();
 }
 
@@ -98,23 +108,23 @@ void ValueEngine::explain(const RowsView& rows, std::span<Value> values, int n_t
         return;
     }
     const bool is_expanded = expanded_.data() != nullptr;
-    const bool plainly = !is_expanded && rows.n_rows <= kMaxPlainRows;
+    const bool plainly = !is_expanded && rows.n_rows <= max_plain_rows_;
     const auto without_constants =
         rows.n_rows <= kMaxRowsByPoints ? kernel_.explain_by_points : kernel_.explain_plainly;
     const std::size_t rows_worth = rows.n_rows + (is_expanded ? 0 : plainly ? kRowsPerMeeting : kRowsPerExpansion);
     n_threads = threads_for(program_.n_leaves * rows_worth, n_threads);
     Control control(poll, program_.n_leaves * rows.n_rows);
-    explain_by_chunks(
-        cuts(rows.n_rows, n_threads, !is_expanded && !plainly), program_.chunks.size(), row_values, values, n_threads,
-        control, [&](std::size_t first, std::size_t n, std::size_t c, double* to, const Worker& worker) {
-            const auto& chunk = program_.chunks[c];
-            if (plainly)
-                without_constants(program_, chunk, rows.slice(first, n), worker.workspace(), to);
-            else
-                kernel_.explain(program_, chunk, rows.slice(first, n), {expanded_.data(), one_row_.data()},
-                                worker.workspace(), to);
-            return worker.advance(program_.chunks[c].n_leaves * n);
-        });
+    explain_by_chunks(cuts(rows.n_rows, n_threads, !is_expanded && !plainly), program_.chunks.size(), row_values,
+                      values, n_threads, control,
+                      [&](std::size_t first, std::size_t n, std::size_t c, double* to, const Worker& worker) {
+                          const auto& chunk = program_.chunks[c];
+                          if (plainly)
+                              without_constants(program_, chunk, rows.slice(first, n), worker.workspace(), to);
+                          else
+                              kernel_.explain(program_, chunk, rows.slice(first, n),
+                                              {expanded_.data(), one_row_.data()}, worker.workspace(), to);
+                          return worker.advance(program_.chunks[c].n_leaves * n);
+                      });
 }
 
 template void ValueEngine::explain(const RowsView&, std::span<double>, int, const Control::Poll&) const;

@@ -2,6 +2,7 @@
 // tree's constants, kept expanded so that a few rows are quick.
 #pragma once
 
+#include <limits>
 #include <span>
 #include <vector>
 
@@ -32,6 +33,7 @@ class ValueEngine {
     Buffer<double> expanded_;
     std::vector<OneRowTree> one_row_;
     std::size_t task_rows_;
+    std::size_t max_plain_rows_ = std::numeric_limits<std::size_t>::max();  // where constants are not kept
 };
 
 }  // namespace linear_treeshap

@@ -72,12 +72,35 @@ struct Table {
         const auto four = [&](int p) {
             return _mm256_castps_pd(_mm256_permutevar8x32_ps(_mm256_castpd_ps(_mm256_load_pd(entry + 4 * p)), i.i));
         };
+        if constexpr (kStates == 4) return {four(0)};
         const __m256d bit2 = _mm256_castsi256_pd(i.i);
         __m256d out = _mm256_blendv_pd(four(0), four(1), bit2);
         if constexpr (kStates == 16)
             out = _mm256_blendv_pd(out, _mm256_blendv_pd(four(2), four(3), bit2),
                                    _mm256_castsi256_pd(_mm256_slli_epi64(i.i, 1)));
         return {out};
+    }
+};
+
+// One of two doubles is what `vpermilpd` can permute: it reads the second bit of every 64.
+struct Answers {
+    __m256i i;
+};
+template <int kBits>
+LTS_INLINE Answers answers_of(const std::uint8_t* bytes) {
+    std::int32_t four;
+    std::memcpy(&four, bytes, sizeof four);
+    return {_mm256_cvtepu8_epi64(_mm_cvtsi32_si128(four))};
+}
+template <int kBit>
+struct Either {
+    __m256d entries;
+    Either(double no, double yes) : entries(_mm256_setr_pd(no, yes, no, yes)) {}
+    Vec operator[](const Answers& answers) const {
+        __m256i second = answers.i;
+        if constexpr (kBit == 0) second = _mm256_add_epi64(second, second);
+        if constexpr (kBit > 1) second = _mm256_srli_epi64(second, kBit - 1);
+        return {_mm256_permutevar_pd(entries, second)};
     }
 };
 
@@ -120,13 +143,27 @@ struct Bytes {
 template <int kRows>
 inline std::uint64_t at_most(const float* x, float threshold, bool missing_left) {
     const __m256 t = _mm256_set1_ps(threshold);
-    std::uint64_t bits = 0;
-    for (int i = 0; 8 * i < kRows; ++i) {
+    const auto part = [&](int i) LTS_INLINED {
         const __m256 v = _mm256_load_ps(x + 8 * i);
-        const __m256 part = missing_left ? _mm256_cmp_ps(v, t, _CMP_NGT_UQ) : _mm256_cmp_ps(v, t, _CMP_LE_OQ);
-        bits |= static_cast<std::uint64_t>(static_cast<unsigned>(_mm256_movemask_ps(part))) << (8 * i);
+        return missing_left ? _mm256_cmp_ps(v, t, _CMP_NGT_UQ) : _mm256_cmp_ps(v, t, _CMP_LE_OQ);
+    };
+    if constexpr (kRows < 32) {
+        static_assert(kRows <= 8);
+        return static_cast<unsigned>(_mm256_movemask_ps(part(0)));
+    } else {
+        // Packed to bytes, of which a mask of 32 is taken at once; packing mixes the halves of registers.
+        const auto packed = [&](int i) LTS_INLINED {
+            return _mm256_packs_epi32(_mm256_castps_si256(part(i)), _mm256_castps_si256(part(i + 1)));
+        };
+        const __m256i in_order = _mm256_setr_epi32(0, 4, 1, 5, 2, 6, 3, 7);
+        std::uint64_t bits = 0;
+        for (int i = 0; 8 * i < kRows; i += 4) {
+            const __m256i bytes = _mm256_packs_epi16(packed(i), packed(i + 2));
+            const int four = _mm256_movemask_epi8(_mm256_permutevar8x32_epi32(bytes, in_order));
+            bits |= std::uint64_t{static_cast<unsigned>(four)} << (8 * i);
+        }
+        return bits;
     }
-    return bits;
 }
 template <int kRows>
 inline std::uint64_t at_most(const double* x, double threshold, bool missing_left) {

@@ -53,7 +53,7 @@ inline Vec add_where(Mask m, Vec a, Vec b) { return {_mm512_mask_add_pd(a.v, m.m
 inline Index index_of(const std::uint8_t* states) {
     return {_mm512_maskz_cvtepu8_epi64(0xff, _mm_loadl_epi64(reinterpret_cast<const __m128i*>(states)))};
 }
-// A table of 8 or 16 entries, and the entry that each lane's index names: one register permutation.
+// A table of 4, 8 or 16 entries, and the entry that each lane's index names: one register permutation.
 template <int kStates>
 struct Table {
     Vec part[kStates / 8];
@@ -65,6 +65,34 @@ struct Table {
         return {_mm512_permutex2var_pd(part[0].v, i.i, part[kStates / 8 - 1].v)};
     }
 };
+template <>
+struct Table<4> {
+    __m512d entries;
+    explicit Table(const double* from) : entries(_mm512_maskz_broadcast_f64x4(0xff, _mm256_load_pd(from))) {}
+    Vec operator[](Index i) const { return {_mm512_maskz_permutexvar_pd(0xff, i.i, entries)}; }
+};
+struct Answers {
+    std::array<Index, 3> three;  // bits from each third one on
+};
+template <int kBits>
+LTS_INLINE Answers answers_of(const std::uint8_t* bytes) {
+    Answers out{{index_of(bytes)}};
+    if constexpr (kBits > 3) out.three[1].i = _mm512_maskz_srli_epi64(0xff, out.three[0].i, 3);
+    if constexpr (kBits > 6) out.three[2].i = _mm512_maskz_srli_epi64(0xff, out.three[0].i, 6);
+    return out;
+}
+template <int kBit>
+struct Either {
+    __m512d entries;
+    Either(double no, double yes) {
+        constexpr __mmask8 with_bit = kBit % 3 == 0 ? 0xAA : kBit % 3 == 1 ? 0xCC : 0xF0;
+        entries = _mm512_mask_blend_pd(with_bit, _mm512_set1_pd(no), _mm512_set1_pd(yes));
+    }
+    Vec operator[](const Answers& answers) const {
+        return {_mm512_maskz_permutexvar_pd(0xff, answers.three[kBit / 3].i, entries)};
+    }
+};
+
 inline Vec gather(const double* table, const std::uint8_t* index) {
     const __m128i bytes = _mm_loadl_epi64(reinterpret_cast<const __m128i*>(index));
     return {_mm512_mask_i32gather_pd(_mm512_setzero_pd(), 0xff, _mm256_cvtepu8_epi32(bytes), table, 8)};

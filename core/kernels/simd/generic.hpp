@@ -76,6 +76,18 @@ struct Table {
     }
 };
 
+using Answers = Index;
+template <int kBits>
+LTS_INLINE Answers answers_of(const std::uint8_t* bytes) {
+    return index_of(bytes);
+}
+template <int kBit>
+struct Either {
+    Vec no, yes;
+    Either(double if_not, double if_so) : no(broadcast(if_not)), yes(broadcast(if_so)) {}
+    Vec operator[](const Answers& answers) const { return select({-((answers.i >> kBit) & IntVector{1, 1})}, yes, no); }
+};
+
 inline Vec gather(const double* table, const std::uint8_t* index) {
     Vec out{};
     for (int l = 0; l < kLanes; ++l) out.v[l] = table[index[l]];
