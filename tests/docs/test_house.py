@@ -119,7 +119,7 @@ FOLDERS = (
     {"compile"},
     {"kernels"},
     {"values", "sets", "background"},
-    {"paper", "readers"},
+    {"paper", "readers", "rows"},
     {"bindings", "check"},
 )
 
