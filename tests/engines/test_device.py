@@ -73,7 +73,7 @@ def assert_as_the_processor(ensemble: TreeEnsemble, rows: Rows, device: Device, 
             assert (error <= tolerance * scale + least).all(), (explain.__name__, dtype)
 
 
-@pytest.mark.parametrize("seed", range(12))
+@pytest.mark.parametrize("seed", range(6))
 def test_random_models(seed: int, device: Device) -> None:
     """Missing values, categories, several outputs, vector leaves, covers that are zero or do not add up."""
     rng = np.random.default_rng(seed)
