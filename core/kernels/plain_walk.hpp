@@ -26,18 +26,31 @@ struct SplitRows {
     std::uint64_t left, satisfied;
 };
 
-// Some quadrature points.
+// Some quadrature points; those that are not there have no weight.
 template <int K>
 struct PlainPoints {
     std::array<double, K> t, square, absent, weight;
 
-    PlainPoints(const Rule& rule, int first) {
-        std::copy_n(rule.point.begin() + first, K, t.begin());
-        std::copy_n(rule.absent.begin() + first, K, absent.begin());
-        std::copy_n(rule.weight.begin() + first, K, weight.begin());
+    PlainPoints(const Rule& rule, int first, int n_points) {
+        t.fill(0.5);
+        absent.fill(0.5);
+        weight.fill(0.0);
+        std::copy_n(rule.point.begin() + first, n_points, t.begin());
+        std::copy_n(rule.absent.begin() + first, n_points, absent.begin());
+        std::copy_n(rule.weight.begin() + first, n_points, weight.begin());
         std::transform(t.begin(), t.end(), square.begin(), [](double x) { return x * x; });
     }
 };
+
+// Calls a function whose template argument is a number of points, of which there is room for these: a walk for each
+// number would take long to compile, and gain little where there are many.
+template <class Function>
+void with_plain_points(int n_points, const Function& function) {
+    if (n_points <= 1) return function.template operator()<1>();
+    if (n_points <= 2) return function.template operator()<2>();
+    if (n_points <= 4) return function.template operator()<4>();
+    n_points <= 6 ? function.template operator()<6>() : function.template operator()<8>();
+}
 
 // In registers or on the stack, where no store can change them.
 template <std::size_t K>

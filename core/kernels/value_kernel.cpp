@@ -271,10 +271,10 @@ class RowsInChunk {
         auto* const path = reinterpret_cast<std::int32_t*>(work_.states.reserve(at(n_levels) * sizeof(std::int32_t)));
         for (int tile = 0; tile < n_tiles; ++tile) {
             const int first = tree.n_points * tile / n_tiles, n_points = tree.n_points * (tile + 1) / n_tiles - first;
-            int at_once = kBlockRows;
-            while (at_once > kLanes && size(n_points, at_once) > kMaxPlainStack) at_once /= 2;
-            with_points<kMaxPlainPoints>(n_points, [&]<int K>() {
-                const PlainPoints<K> points(rule, first);
+            with_plain_points(n_points, [&]<int K>() {
+                const PlainPoints<K> points(rule, first, n_points);
+                int at_once = kBlockRows;
+                while (at_once > kLanes && size(K, at_once) > kMaxPlainStack) at_once /= 2;
                 double* const stack = work_.stack.reserve(size(K, at_once));
                 for (int from = 0; from < n_rows; from += at_once)
                     PlainWalk<K>(tree, points,
