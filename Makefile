@@ -62,7 +62,7 @@ test-sanitized: $(SANITIZED)/.package $(VENV)/.test  ## Run the native paths und
 	  $(foreach seed,0 1 2 3,"tests/engines/test_device.py::test_random_models[plain-$(seed)]" \
 	  "tests/engines/test_device_background.py::test_random_models[plain-$(seed)]") \
 	  $(addprefix tests/engines/test_device_background.py::test_,leaves_of_many_players more_thresholds_than_a_byte_counts) \
-	  tests/engines/test_same_bits.py::test_a_large_model_keeps_its_digits_where_rare_leaves_are_huge
+	  "tests/engines/test_same_bits.py::test_a_large_model_keeps_its_digits_where_rare_leaves_are_huge[features0-baseline]"
 
 # On a machine with a GPU, whose Python has CuPy, pytest, hypothesis and this package; the libraries of models need not
 # be there, because `make zoo-files`, elsewhere, writes what is needed of them to build/zoo.
