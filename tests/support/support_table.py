@@ -99,7 +99,7 @@ in: that is enough for symmetric trees, as long as the model is at hand. Else pa
 
 CatBoost's statistics of categories, and of [combinations](groups.md#combinations) of columns, are read from
 the model, with any kind of trees and without CatBoost; models with statistics of their own, such as those of
-folds, can be added up. Values equal CatBoost's own, and 10,000 rows of four data sets took a 28th to a 46th
+folds, can be added up. Values equal CatBoost's own, and 10,000 rows of four data sets took a 22nd to a 54th
 of its time ([the table](performance.md#catboost-with-categories), `python -m benchmarks.catboost`). Texts and
 embeddings only CatBoost can read: such a model is explained while it is at hand (a pickled explainer keeps
 it, a saved one cannot) if its trees are symmetric, which they are by default.
