@@ -1,10 +1,10 @@
 """Where the time goes on other engines: ``make bench-engines`` → results/engines.json → docs/performance.md.
 
-A million rows of 20 features in 40 Parquet files, 100 trees of depth 6, two cores. Each engine runs in a
-process of its own, is started and warmed up first, and then goes three ways, in turns: it reads the rows and
-hands them to Python, it explains them as well, and it writes the values too. What a step adds is the
-difference of the medians. One process with two threads, without an engine, is what the others are compared
-with.
+A million rows of 20 features in 40 Parquet files, 100 trees of depth 6, two cores. The engines take turns, round
+after round, so that a clock that wanders meets all of them. Each time one is started and warmed up first, in a
+process of its own, and then goes three ways: it reads the rows and hands them to Python, it explains them as
+well, and it writes the values too. What a step adds is the difference of the medians. One process with two
+threads, without an engine, is what the others are compared with, round by round.
 """
 
 from __future__ import annotations
@@ -189,35 +189,34 @@ ENGINES: dict[str, Callable[[Path], Any]] = {
 }
 
 
-def measure(engine: str, folder: Path, repetitions: int) -> dict[str, list[float]]:
-    """Seconds of each step, once for each repetition; in this process."""
-    seconds: dict[str, list[float]] = {step: [] for step in STEPS}
+def measure(engine: str, folder: Path) -> dict[str, float]:
+    """Seconds of each step, in this process."""
+    seconds: dict[str, float] = {}
     with ENGINES[engine](folder / "explainer.lts") as run, tempfile.TemporaryDirectory() as written:
-        for number in range(repetitions + 1):
-            rows = folder / ("rows" if number else "few")  # the first is to warm up
+        for rows in ("few", "rows"):  # the first is to warm up
             for step in STEPS:
                 start = time.perf_counter()
-                run(step, rows, Path(written) / f"{number}-{step}")
-                if number:
-                    seconds[step].append(time.perf_counter() - start)
+                run(step, folder / rows, Path(written) / f"{rows}-{step}")
+                seconds[step] = time.perf_counter() - start
     return seconds
 
 
 def table(report: dict[str, Any]) -> str:
     """A line per engine: what each step adds, and how the whole compares with two threads."""
     n_rows, found = report["n_rows"], report["seconds"]
-    whole = median(found["two-threads"]["write"])
+    alone = found["two-threads"]["write"]
     lines = [
         f"{n_rows:,} rows of {N_FEATURES} features, {report['n_leaves']:,} leaves; {report['cpu']}, Python "
         f"{report['python']}, commit `{report['commit']}`, {report['date']}; seconds, the median of "
-        f"{len(found['two-threads']['write'])}.",
+        f"{len(alone)} rounds.",
         "",
         "| | read and hand over | explain | hand back and write | in all | × two threads | rows per second |",
         "|---|---|---|---|---|---|---|",
     ]
     for engine, seconds in found.items():
         read, explained, written = (median(seconds[step]) for step in STEPS)
-        numbers = [read, explained - read, written - explained, written, written / whole]
+        relative = median(one / other for one, other in zip(seconds["write"], alone, strict=True))
+        numbers = [read, explained - read, written - explained, written, relative]
         cells = [*(short(max(number, 0.0)) for number in numbers), f"{n_rows / written:,.0f}"]
         lines.append(f"| {LABELS[engine]} | {' | '.join(cells)} |")
     return "\n".join(lines)
@@ -227,23 +226,27 @@ def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__)
     parser.add_argument("engines", nargs="*", default=list(ENGINES), help=f"of {', '.join(ENGINES)}")
     parser.add_argument("--rows", type=int, default=1_000_000)
-    parser.add_argument("--repetitions", type=int, default=5)
+    parser.add_argument("--rounds", type=int, default=5)
     parser.add_argument("--in", dest="folder", type=Path, help=argparse.SUPPRESS)
     options = parser.parse_args()
     if options.folder is not None:  # the process of one engine
-        print(json.dumps(measure(options.engines[0], options.folder, options.repetitions)))
+        print(json.dumps(measure(options.engines[0], options.folder)))
         return
     with tempfile.TemporaryDirectory() as name:
         folder = Path(name)
         make_case(folder, options.rows)
         n_leaves = TreeExplainer.load(folder / "explainer.lts").ensemble.n_leaves
-        report = {**circumstances(), "n_rows": options.rows, "n_leaves": n_leaves, "seconds": {}}
-        for engine in options.engines:
-            command = [sys.executable, "-m", "benchmarks.engines", engine, "--in", str(folder)]
-            command += ["--repetitions", str(options.repetitions)]
-            done = subprocess.run(command, check=True, capture_output=True, text=True)
-            report["seconds"][engine] = json.loads(done.stdout.splitlines()[-1])
-            print(engine, {step: short(median(times)) for step, times in report["seconds"][engine].items()})
+        found: dict[str, dict[str, list[float]]] = {
+            engine: {step: [] for step in STEPS} for engine in options.engines
+        }
+        report = {**circumstances(), "n_rows": options.rows, "n_leaves": n_leaves, "seconds": found}
+        for _ in range(options.rounds):
+            for engine, seconds in found.items():
+                command = [sys.executable, "-m", "benchmarks.engines", engine, "--in", str(folder)]
+                done = subprocess.run(command, check=True, capture_output=True, text=True)
+                for step, one in json.loads(done.stdout.splitlines()[-1]).items():
+                    seconds[step].append(one)
+                print(engine, {step: short(times[-1]) for step, times in seconds.items()}, flush=True)
     print(table(report))
     if list(options.engines) == list(ENGINES):
         RESULT.write_text(json.dumps(report, indent=1) + "\n")
