@@ -1,10 +1,10 @@
 """Where the time goes on other engines: ``make bench-engines`` → results/engines.json → docs/performance.md.
 
-A million rows of 20 features in 40 Parquet files, 100 trees of depth 6, two cores. The engines take turns, round
-after round, so that a clock that wanders meets all of them. Each time one is started and warmed up first, in a
-process of its own, and then goes three ways: it reads the rows and hands them to Python, it explains them as
-well, and it writes the values too. What a step adds is the difference of the medians. One process with two
-threads, without an engine, is what the others are compared with, round by round.
+A million rows of 20 features in 40 Parquet files, 100 trees of depth 6, two cores. The engines take turns,
+round after round, so that a clock that wanders meets all of them. Each time one is started and warmed up
+first, in a process of its own, and then goes three ways: it reads the rows and hands them to Python, it
+explains them as well, and it writes the values too. What a step adds is the difference of the medians. One
+process with two threads, without an engine, is what the others are compared with, round by round.
 """
 
 from __future__ import annotations

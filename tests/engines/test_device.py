@@ -20,12 +20,14 @@ from plain_device import PlainDevice
 from strategies import chain, complete, copies, random_ensemble, random_rows, rows_as_read
 
 from linear_treeshap import InputError, MissingDependencyError, TreeExplainer, oracle
-from linear_treeshap.engines.cuda import gpu
+from linear_treeshap.engines.cuda import crowns, gpu
+from linear_treeshap.engines.cuda import trees as of_trees
 from linear_treeshap.engines.cuda.conditions import Conditions
 from linear_treeshap.engines.cuda.device import Device
 from linear_treeshap.engines.cuda.plan import Model
 from linear_treeshap.engines.cuda.records import STREAM_WORDS, Points, write
 from linear_treeshap.engines.cuda.stage import register_slots
+from linear_treeshap.engines.cuda.stems import Stems
 from linear_treeshap.engines.cuda.trees import Trees
 from linear_treeshap.engines.indices import SHAPLEY, index_of
 from linear_treeshap.engines.values import ValueEngine
@@ -106,6 +108,49 @@ def test_chains(depth: int, n_features: int, device: Device) -> None:
     assert_as_the_processor(ensemble, random_rows(np.random.default_rng(0), ensemble, 20), device)
 
 
+def deep_ensemble(depth: int) -> tuple[TreeEnsemble, Rows]:
+    rng = np.random.default_rng(depth)
+    ensemble = random_ensemble(
+        rng, n_features=60, n_trees=8, max_leaves=200, max_depth=depth, n_outputs=2, zero_cover=True
+    )
+    return ensemble, rows_as_read(rng, ensemble, 40)
+
+
+@pytest.fixture
+def in_crowns_always(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Trees become crowns also where that saves little."""
+    monkeypatch.setattr(crowns, "_WORTH", np.inf)
+
+
+@pytest.mark.usefixtures("in_crowns_always")
+@pytest.mark.parametrize("depth", [12, 60])
+def test_stems(depth: int, device: Device) -> None:
+    """Deep trees become crowns below stems: of repeated players, of those whose edges a row fails, of ratios
+    that are zero, of paths that no row can take, and of several columns of one player."""
+    ensemble, rows = deep_ensemble(depth)
+    few = replace(ensemble, feature=np.where(ensemble.is_leaf, ensemble.feature, ensemble.feature % 3))
+    groups = Players(np.arange(60, dtype=np.int32) % 4, list("abcd"), [f"f{i}" for i in range(60)])
+    trees = Model.of(few, np.arange(60, dtype=np.int32), 60, SHAPLEY).outputs
+    some_crowns = [
+        crowns.in_crowns(replace(some, has_stems=True), lambda n: n, lambda n: 2) for some in trees
+    ]
+    stems = [Stems.of(some) for some in some_crowns]
+    assert any((np.diff(some.first_condition) > 1).any() for some in stems)
+    assert any((some.low > some.high).any() for some in stems)
+    assert_as_the_processor(ensemble, rows, device)
+    assert_as_the_processor(few, rows, device)
+    assert_as_the_processor(ensemble, rows, device, players=groups)
+
+
+@pytest.mark.usefixtures("in_crowns_always")
+@pytest.mark.parametrize("most", ["MAX_STEM", "_MAX_STEM_SPLITS", "_MAX_STEM_COLUMN"])
+def test_stems_that_are_too_large(most: str, monkeypatch: pytest.MonkeyPatch) -> None:
+    """The rest of them is walked split by split."""
+    ensemble, rows = deep_ensemble(12)
+    monkeypatch.setattr(of_trees, most, 3)
+    assert_as_the_processor(ensemble, rows, PlainDevice())
+
+
 def test_a_path_of_more_players_than_shared_memory_holds() -> None:
     """A kernel of its own, which keeps what belongs there in other memory."""
     ensemble = chain(range(120), share=0.9)
@@ -120,7 +165,7 @@ def test_trees_of_many_features_are_cut(device: Device) -> None:
     wide = random_ensemble(rng, n_features=700, n_trees=4, max_leaves=900, max_depth=14, n_outputs=2)
     model = Model.of(wide, np.arange(700, dtype=np.int32), 700, SHAPLEY)
     launches = model.launches(np.float32, lambda n, item: 2)
-    assert max(launch.row_bytes for launch in launches) <= 1024
+    assert max(launch.row_bytes for launch in launches) <= 416
     assert sum(len(launch.groups) for launch in launches) > 2 * len(launches)
     assert_as_the_processor(wide, rows_as_read(rng, wide, 30), device)
 

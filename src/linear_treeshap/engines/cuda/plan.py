@@ -21,6 +21,7 @@ import numpy.typing as npt
 from ...model.ensemble import TreeEnsemble
 from ..indices import Index, Rule
 from .conditions import Conditions
+from .crowns import in_crowns
 from .records import Points, write
 from .trees import Trees
 
@@ -34,9 +35,10 @@ _MAX_QUOTIENT = 1024
 
 Int64 = npt.NDArray[np.int64]
 
-#: Bytes of shared memory that the values and ranks of one row may take, so that a block has rows enough.
-#: Trees that need more are cut in parts; a path that does has its own launch.
-_ROW_BYTES = 1024
+#: Bytes of shared memory that the values and ranks of one row may take, by the bytes of a number, so that a
+#: block has as many rows as there are registers for. Trees that need more are cut in parts; a path that does
+#: has its own launch.
+_ROW_BYTES = {4: 416, 8: 744}
 #: Leaves of one tree, so that few rows find work for many blocks.
 _TREE_LEAVES = 4096
 #: Trees and leaves of a chunk, at most.
@@ -133,6 +135,9 @@ class Model:
     def _longest_rule(self) -> Rule:
         return self.index.rule(max((int(t.n_path_players.max(initial=1)) for t in self.outputs), default=1))
 
+    def _n_points(self, n_players: int) -> int:
+        return _rounded(len(self.index.rule(n_players)[0]))
+
     @property
     def can_divide(self) -> bool:
         """Is no factor so small that pairs would be zero divided by zero? It is at t = 1, where players that
@@ -152,10 +157,14 @@ class Model:
     ) -> list[Launch]:
         """``n_register_slots`` says how many for a number of points, and the bytes of a number."""
         pairs = self.pairs if with_pairs else None
+        has_stems = not with_pairs and self.can_divide
         drafts: dict[tuple[bytes, int], _Draft] = {}
         for output, trees in enumerate(self.outputs):
-            for some, real in _by_type(replace(trees, is_flat=with_pairs), np.dtype(dtype)):
+            trees = replace(trees, is_flat=with_pairs, has_stems=has_stems)
+            for some, real in _by_type(trees, np.dtype(dtype)):
                 item = real.itemsize
+                if has_stems:
+                    some = in_crowns(some, self._n_points, partial(_slots, n_register_slots, item))
                 small = some.cut(partial(_is_too_large, item))
                 for points, members in _classes(small, self.index):
                     for parts in _parts(points):
@@ -195,7 +204,7 @@ def _is_too_large(item: int, trees: Trees, tree: int) -> bool:
     n_bytes = _row_bytes(len(np.unique(trees.player[inner])), len(np.unique(trees.column[inner])), item)
     # A path cannot be cut: parts of about its size would all be that path over and over again.
     n_players = int(trees.n_path_players[tree])
-    room = max(_ROW_BYTES, 2 * _row_bytes(n_players, n_players, item))
+    room = max(_ROW_BYTES[item], 2 * _row_bytes(n_players, n_players, item))
     return n_bytes > room or len(nodes) > 2 * _TREE_LEAVES
 
 
@@ -236,6 +245,11 @@ def _rounded(n_points: int) -> int:
     if n_points in (9, 10, 11, 12):
         return n_points + n_points % 2
     return -(-n_points // _MAX_POINTS) * _MAX_POINTS
+
+
+def _slots(n_register_slots: Callable[[int, int], int], item: int, n_points: int) -> int:
+    """Of splits whose state is in registers, where so many points are walked, in parts if need be."""
+    return n_register_slots(-(-n_points // -(-n_points // _MAX_POINTS)), item)
 
 
 def _parts(points: Points) -> Iterator[list[Points]]:
@@ -322,7 +336,7 @@ class _Draft:
         everything = _row_bytes(
             len(np.unique(trees.player[inner])), len(np.unique(trees.column[inner])), self.dtype.itemsize
         )
-        if everything <= _ROW_BYTES or trees.n_trees == 1:
+        if everything <= _ROW_BYTES[self.dtype.itemsize] or trees.n_trees == 1:
             yield 0, trees.n_trees
             return
         players, columns, begin = set[int](), set[int](), 0
@@ -332,7 +346,7 @@ class _Draft:
             its_players = set(trees.player[nodes][own].tolist())
             its_columns = set(trees.column[nodes][own].tolist())
             n_bytes = _row_bytes(len(players | its_players), len(columns | its_columns), self.dtype.itemsize)
-            if tree > begin and n_bytes > _ROW_BYTES:
+            if tree > begin and n_bytes > _ROW_BYTES[self.dtype.itemsize]:
                 yield begin, tree
                 players, columns, begin = set(), set(), tree
             players |= its_players
@@ -350,7 +364,9 @@ class _Draft:
             dtype=self.dtype,
             pairs=self.pairs,
         )
-        ends = list(_ends(np.ones_like(trees.n_leaves), trees.n_leaves, *_CHUNK))
+        # What has a stem is a part of a tree.
+        n_trees = (trees.crown == trees.first[:-1]).astype(np.int64)
+        ends = list(_ends(n_trees, trees.n_leaves, *_CHUNK))
         words, cuts, pieces = records.in_pieces(ends)
         self.pieces += (pieces[1:] + len(self.cuts) - 1).tolist()
         self.group_chunks.append(len(self.pieces) - 1)
@@ -363,7 +379,8 @@ class _Draft:
         item = self.dtype.itemsize
         each = list(range(1, len(ends) + 1))
         self.small.add(each, _gains(n_splits, each, 0), players, item)
-        sums = _equal_ends(np.diff([0, *ends]), np.add.reduceat(trees.n_leaves, [0, *ends[:-1]]), *_SUM)
+        trees_of, leaves_of = (np.add.reduceat(some, [0, *ends[:-1]]) for some in (n_trees, trees.n_leaves))
+        sums = _equal_ends(trees_of, leaves_of, *_SUM)
         self.large.add(sums, _gains(n_splits, sums, _MAX_SPLITS[item]), players, item)
 
     def launch(self) -> Launch:
@@ -387,11 +404,11 @@ def _ends(n_trees: Int64, n_leaves: Int64, max_trees: int, max_leaves: int) -> I
     """Of things one after another, each with so many trees and leaves: chunks end before these."""
     trees, leaves = 0, 0
     for i, (more_trees, more_leaves) in enumerate(zip(n_trees.tolist(), n_leaves.tolist(), strict=True)):
-        if trees and (trees + more_trees > max_trees or leaves + more_leaves > max_leaves):
+        if leaves and (trees + more_trees > max_trees or leaves + more_leaves > max_leaves):
             yield i
             trees, leaves = 0, 0
         trees, leaves = trees + more_trees, leaves + more_leaves
-    if trees:
+    if leaves:
         yield len(n_trees)
 
 

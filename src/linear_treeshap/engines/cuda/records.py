@@ -1,25 +1,27 @@
 """Trees → the stream of records that `walk.cu` walks.
 
 A record is some vectors of four words; a word is as wide as the floating-point type of the walk, and holds
-one such number or a whole one. A tree is a root record and then its nodes from left to right: a leaf; a pair,
-twig or branch with all that is below it (`Kind`); or a split as three records, before its left side, between
-both sides, and after its right side. Splits of a player that is new on the path need no numbers but cover
-ratios; those of a player that is not have tau and kappa for each point of the rule beside them, one part of
-the rule after another if it is walked in parts. Conditions are a column and the last rank that goes left;
-columns and players are the bytes from where a row's ranks and values begin.
+one such number or a whole one. A tree is a root record, with the players of its stem if there is one, and
+then its nodes from left to right: a leaf; a pair, twig or branch with all that is below it (`Kind`); or a
+split as three records, before its left side, between both sides, and after its right side. What the players
+of a stem get comes last. Splits of a player that is new on the path need no numbers but cover ratios; those
+of a player that is not have tau and kappa for each point of the rule beside them, one part of the rule after
+another if it is walked in parts. Conditions are a column and the last rank that goes left; columns and
+players are the bytes from where a row's ranks and values begin.
 """
 
 from __future__ import annotations
 
 from dataclasses import dataclass
-from typing import Any
+from typing import Any, overload
 
 import numpy as np
 import numpy.typing as npt
 
-from .trees import Kind, Trees
+from .stems import Stems
+from .trees import MAX_STEM, Kind, Trees
 
-__all__ = ["STREAM_WORDS", "Points", "Records", "n_knot_slots", "write"]
+__all__ = ["STREAM_WORDS", "Points", "Records", "n_knot_slots", "n_stem_bits", "write"]
 
 Int64 = npt.NDArray[np.int64]
 Float64 = npt.NDArray[np.float64]
@@ -51,12 +53,16 @@ class _Ops:
         return self.deep + 1
 
     @property
-    def root(self) -> int:
+    def stem(self) -> int:
         return self.deep + 2
 
     @property
-    def end(self) -> int:
+    def root(self) -> int:
         return self.deep + 3
+
+    @property
+    def end(self) -> int:
+        return self.deep + 4
 
 
 @dataclass(frozen=True, eq=False)
@@ -67,20 +73,30 @@ class Points:
     absent: Float64  # 1 - t
     weights: Float64
 
+    @property
+    def powers(self) -> Float64:
+        """(1 + MAX_STEM, n_points) the factor of so many players of a stem whose edges are not satisfied, but
+        for their cover ratios."""
+        return self.absent ** np.arange(1 + MAX_STEM)[:, None]
+
     def tau(self, cover: Float64) -> Float64:
         """(n, n_points) the share of a player's factor above that is not due to its covers."""
-        return self.t / (self.t + self.absent * cover[:, None])
+        return self.t / self.factor(cover)
+
+    def factor(self, cover: Float64) -> Float64:
+        """(n, n_points) a player's factor, its edges being satisfied."""
+        return self.t + self.absent * cover[:, None]
 
     def kappa(self, cover: Float64) -> Float64:
         """(n, n_points) what the difference of a player's factor weighs. No factor on the way is beyond the
         numbers there are."""
-        one_over_u = 1 / (self.t + self.absent * cover[:, None])
+        one_over_u = 1 / self.factor(cover)
         return cover[:, None] * one_over_u * one_over_u
 
     def rho(self, cover: Float64) -> Float64:
         """(n, n_points) what a player's factor becomes if it is taken for its difference: present and absent,
         its edges being satisfied."""
-        return (1 - cover[:, None]) / (self.t + self.absent * cover[:, None])
+        return (1 - cover[:, None]) / self.factor(cover)
 
 
 @dataclass(frozen=True, eq=False)
@@ -116,6 +132,11 @@ def n_knot_slots(n_register_slots: int, with_pairs: bool) -> int:
     """Splits of so many slots are walked with all that is below them, in one piece: what pairs get has no
     bound."""
     return 1 if with_pairs else n_register_slots
+
+
+def n_stem_bits(with_pairs: bool) -> int:
+    """Bits of a row's path that are those of the stem, and come before those of splits."""
+    return 0 if with_pairs else MAX_STEM
 
 
 def write(
@@ -156,16 +177,24 @@ def write(
         below = size[trees.left[nodes]] + size[trees.right[nodes]]
         own = down_size[nodes] + middle_size[nodes] + up_size[nodes]
         size[nodes] = own + below + tail[nodes]
-    roots = trees.first[:-1]
-    tree_starts = np.concatenate([[0], np.cumsum(_VECTOR + size[roots])]).astype(np.int64)
+    stems = Stems.of(trees)
+    n_stem = np.diff(stems.first)
+    n_conditions = np.diff(stems.first_condition[stems.first])
+    root_size = _VECTOR + _whole_vectors(n_conditions) + _whole_vectors(n_stem)
+    gain_words = len(parts) * _whole_vectors(1 + n_points)
+    gains_size = np.where(n_stem > 0, _VECTOR + gain_words * n_stem, 0)
+    tree_size = root_size + size[trees.crown] + gains_size
+    tree_starts = np.concatenate([[0], np.cumsum(tree_size)]).astype(np.int64)
     start = np.zeros(len(trees.left), dtype=np.int64)
-    start[roots] = tree_starts[:-1] + _VECTOR
+    start[trees.crown] = tree_starts[:-1] + root_size
     for nodes in splits_by_level:
         left = start[nodes] + down_size[nodes]
         start[trees.left[nodes]] = left
         start[trees.right[nodes]] = left + size[trees.left[nodes]] + middle_size[nodes]
-    page = _Page(trees, player, column, n_players, parts, dtype, int(tree_starts[-1]))
+    page = _Page(trees, stems, player, column, n_players, parts, dtype, int(tree_starts[-1]))
     page.roots(tree_starts[:-1], ops)
+    with_stem, gains = np.flatnonzero(n_stem), tree_starts[1:] - gains_size
+    page.stems(tree_starts[:-1], gains, ops)
     page.bottoms(start)
     up = start + size - up_size - tail
     middle = start[trees.right] - middle_size
@@ -175,7 +204,7 @@ def write(
     slot_above = np.where(trees.parent >= 0, trees.slot[trees.parent], -1)
     in_knot = (slot_above >= 0) & (slot_above < n_slots)
     alone = (trees.kind != Kind.NONE) & ~in_knot
-    starts = [tree_starts, start[alone]]
+    starts = [tree_starts, gains[with_stem], start[alone]]
     rest = np.flatnonzero(trees.slot >= n_slots)
     starts += [middle[rest], up[rest]]
     if pairs is not None:
@@ -187,8 +216,12 @@ def write(
     return Records(page.words, np.unique(np.concatenate(starts)), tree_starts, ops.end)
 
 
-def _whole_vectors(n_words: int) -> int:
-    return _VECTOR * -(-n_words // _VECTOR)
+@overload
+def _whole_vectors(n_words: int) -> int: ...
+@overload
+def _whole_vectors(n_words: Int64) -> Int64: ...
+def _whole_vectors(n_words: int | Int64) -> int | Int64:
+    return -(-n_words // _VECTOR) * _VECTOR
 
 
 class _Page:
@@ -197,6 +230,7 @@ class _Page:
     def __init__(
         self,
         trees: Trees,
+        stems: Stems,
         player: Int64,
         column: Int64,
         n_players: int,
@@ -204,18 +238,49 @@ class _Page:
         dtype: npt.DTypeLike,
         n_words: int,
     ) -> None:
-        self.trees, self.parts = trees, parts
+        self.trees, self.of_stems, self.parts = trees, stems, parts
         self.real = np.dtype(dtype)
         self.words = np.zeros(n_words, dtype=np.uint32 if self.real.itemsize == 4 else np.uint64)
         # Leaves stand for splits where something is smaller than its record: all their numbers are zeros
         # then, and the player is none.
-        self.player = np.where(trees.is_leaf, n_players, player[trees.player]) * self.real.itemsize
+        self.first_edge = n_stem_bits(trees.is_flat)
+        self.place_of, self.of_column = player * self.real.itemsize, column
+        self.player = np.where(trees.is_leaf, n_players * self.real.itemsize, self.place_of[trees.player])
         self.column = np.where(trees.is_leaf, 0, column[trees.column])
         self.left_of_mean = trees.mean[trees.left] - trees.mean
         self.right_of_mean = trees.mean[trees.right] - trees.mean
 
     def roots(self, starts: Int64, ops: _Ops) -> None:
         self._whole(starts, np.full(len(starts), ops.root))
+
+    def stems(self, roots: Int64, gains: Int64, ops: _Ops) -> None:
+        """What roots of trees with a stem have besides, and what its players get."""
+        stems, slot = self.of_stems, self.trees.slot[self.trees.crown]
+        n_players = np.diff(stems.first)
+        tree = np.repeat(np.arange(self.trees.n_trees), n_players)  # of each player
+        number = np.arange(len(tree)) - stems.first[tree]
+        first_condition = stems.first_condition[stems.first]
+        n_conditions = np.diff(first_condition)
+        self._whole(roots + 1, n_conditions, n_players)
+        conditions = roots + _VECTOR
+        covers = conditions + _whole_vectors(n_conditions)
+        filled = np.flatnonzero(n_players)
+        for before in range(1, 1 + _VECTOR):
+            # What fills the last vectors is satisfied by all rows, and of no player.
+            self._whole(covers[filled] - before, np.full(len(filled), 255 << 24))
+            self._real((covers + _whole_vectors(n_players))[filled] - before, np.ones(len(filled)))
+        condition = np.arange(len(stems.column))
+        player = np.repeat(np.arange(len(tree)), np.diff(stems.first_condition))
+        is_last = condition + 1 == stems.first_condition[1:][player]
+        asked = self.of_column[stems.column] | is_last << 15 | stems.low << 16 | stems.high << 24
+        self._whole((conditions - first_condition[:-1])[tree[player]] + condition, asked)
+        self._real(covers[tree] + number, stems.cover)
+        self._whole(gains[filled], np.full(len(filled), ops.stem), n_players[filled], slot[filled] + 1)
+        n_words = _whole_vectors(1 + len(self.parts[0].t))
+        for part, points in enumerate(self.parts):
+            place = gains[tree] + _VECTOR + (number * len(self.parts) + part) * n_words
+            self._whole(place, self.place_of[stems.player])
+            self._real(place + 1, *points.rho(stems.cover).T)
 
     def bottoms(self, start: Int64) -> None:
         """Leaves, pairs, twigs and branches."""
@@ -272,7 +337,7 @@ class _Page:
         split, above, is_right = trees.partners
         number = pairs[trees.player[split], trees.player[above]]
         ratio = np.where(is_right, trees.w_right[above], trees.w_left[above])
-        self._whole(start, np.full(len(start), ops.partner), number, trees.slot[above] << 1 | is_right)
+        self._whole(start, np.full(len(start), ops.partner), number, self._edge(above, is_right))
         cover = trees.cover_above[above] * ratio
         self._of_parts(start + _VECTOR, [points.rho(cover) for points in self.parts])
 
@@ -302,11 +367,17 @@ class _Page:
         return np.asarray((ordered[1:] == ordered[:-1]).any(axis=0))
 
     def _last_and_edge(self, nodes: Int64) -> Int64:
-        """The last rank that goes left; and for a repeated player the closest edge above, as the slot of its
-        split and its side."""
+        """The last rank that goes left; and for a repeated player the bit of the closest edge above: of the
+        slot of its split and its side, or of the stem."""
         trees = self.trees
-        edge = trees.slot[trees.above[nodes]] << 1 | trees.above_is_right[nodes]
-        return np.where(trees.above[nodes] >= 0, edge << 8, 0) | trees.last[nodes]
+        above = trees.above[nodes]
+        of_split = self._edge(above, trees.above_is_right[nodes])
+        edge = np.where(trees.is_stem[above], MAX_STEM - 1 - self.of_stems.number[above], of_split)
+        return np.where(above >= 0, edge << 8, 0) | trees.last[nodes]
+
+    def _edge(self, split: Int64, is_right: npt.NDArray[np.bool_]) -> Int64:
+        """The bit of an edge: the first ones are those of the stem."""
+        return self.first_edge + 2 * self.trees.slot[split] + is_right
 
     def _tau(self, start: Int64, nodes: Int64) -> None:
         cover = self.trees.cover_above[nodes]

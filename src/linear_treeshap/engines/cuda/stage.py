@@ -13,7 +13,7 @@ import numpy.typing as npt
 
 from .device import C_NAMES, Device
 from .plan import Chunks, Launch
-from .records import STREAM_WORDS, n_knot_slots
+from .records import STREAM_WORDS, n_knot_slots, n_stem_bits
 
 __all__ = ["AnyStage", "Cut", "Room", "Stage", "register_slots"]
 
@@ -104,7 +104,7 @@ class Stage:
                 "REGISTER_SLOTS": register_slots(n_points, item),
                 "KNOT_SLOTS": n_knot_slots(register_slots(n_points, item), with_pairs),
                 "PARTS": len(launch.parts),
-                "MASKS": 1 << max(0, (launch.n_slots - 1) // 32).bit_length(),
+                "MASKS": 1 << max(0, (n_stem_bits(with_pairs) + 2 * launch.n_slots - 1) // 64).bit_length(),
                 "LIMBS": n_limbs,
                 "SPILLED": int(self._is_spilled),
                 "THREADS": self._max_threads,
@@ -113,7 +113,9 @@ class Stage:
         )
         scale = [2.0**total_bits]
         rules = [
-            np.concatenate([part.weights, part.t, -1 / part.absent, scale]).astype(launch.dtype)
+            np.concatenate([part.weights, part.t, -1 / part.absent, scale, part.powers.ravel()]).astype(
+                launch.dtype
+            )
             for part in launch.parts
         ]
         tables = (launch.words, launch.cuts, launch.groups, launch.columns, launch.pieces)

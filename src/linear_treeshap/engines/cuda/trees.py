@@ -10,6 +10,7 @@ from __future__ import annotations
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass, replace
 from functools import cached_property
+from typing import Any
 
 import numpy as np
 import numpy.typing as npt
@@ -17,7 +18,7 @@ import numpy.typing as npt
 from ...model.ensemble import TreeEnsemble
 from .conditions import Conditions
 
-__all__ = ["Kind", "Trees"]
+__all__ = ["MAX_STEM", "NUMBERS", "Kind", "Trees"]
 
 Int64 = npt.NDArray[np.int64]
 Bool = npt.NDArray[np.bool_]
@@ -25,6 +26,13 @@ Float64 = npt.NDArray[np.float64]
 
 #: Cover ratios whose sum is this close to one do add up: they are rounded quotients of whole numbers.
 _EXACT = 1e-15
+
+
+#: Players of a stem, at most: each has a bit, as in walk.cu.
+MAX_STEM = 32
+#: Splits of a stem, at most, so that all their conditions are in one piece of the stream; and columns that
+#: such a condition can name.
+_MAX_STEM_SPLITS, _MAX_STEM_COLUMN = 1 << 10, 1 << 15
 
 
 class Kind:
@@ -51,6 +59,7 @@ class Trees:
     value: Float64
     exponent: int = 0  # values are those of the leaves divided by two to this
     is_flat: bool = False  # every split is walked alone, which pairs of players need
+    has_stems: bool = False  # splits from a root down that have nothing beside them are walked at once
 
     @classmethod
     def of_output(
@@ -116,7 +125,16 @@ class Trees:
             nodes = np.concatenate([self.left[inner], self.right[inner]])
         return levels
 
-    def _splits_upwards(self) -> Iterator[Int64]:
+    @cached_property
+    def level(self) -> Int64:
+        """(n_nodes,) how many splits are above."""
+        level = np.zeros(len(self.left), dtype=np.int64)
+        for number, nodes in enumerate(self.levels):
+            level[nodes] = number
+        return level
+
+    def splits_upwards(self) -> Iterator[Int64]:
+        """The splits of each level, from the lowest up."""
         for nodes in reversed(self.levels):
             yield nodes[~self.is_leaf[nodes]]
 
@@ -124,7 +142,7 @@ class Trees:
     def mean(self) -> Float64:
         """(n_nodes,) of the leaves below, as the training rows were."""
         mean: Float64 = self.value.copy()
-        for nodes in self._splits_upwards():
+        for nodes in self.splits_upwards():
             left, right = self.left[nodes], self.right[nodes]
             mean[nodes] = self.w_left[nodes] * mean[left] + self.w_right[nodes] * mean[right]
         return mean
@@ -166,15 +184,20 @@ class Trees:
         return product
 
     @cached_property
-    def n_path_players(self) -> Int64:
-        """(n_trees,) how many players meet on one path, at most."""
+    def n_players_above(self) -> Int64:
+        """(n_nodes,) how many players have splits above."""
         seen = np.zeros(len(self.left), dtype=np.int64)
         for nodes in self.levels:
             inner = nodes[~self.is_leaf[nodes]]
             for child in (self.left[inner], self.right[inner]):
                 seen[child] = seen[inner] + (self.above[inner] < 0)
+        return seen
+
+    @cached_property
+    def n_path_players(self) -> Int64:
+        """(n_trees,) how many players meet on one path, at most."""
         most = np.zeros(self.n_trees, dtype=np.int64)
-        np.maximum.at(most, self.tree, seen)
+        np.maximum.at(most, self.tree, self.n_players_above)
         return most
 
     @cached_property
@@ -206,11 +229,11 @@ class Trees:
     # -- what is walked at once ------------------------------------------------------------------------------
 
     @cached_property
-    def kind(self) -> npt.NDArray[np.int8]:
-        """(n_nodes,) see `Kind`; NONE inside of what is walked at once."""
+    def whole_kind(self) -> npt.NDArray[np.int8]:
+        """(n_nodes,) see `Kind`: of a node that is not inside of what is walked at once."""
         height = np.zeros(len(self.left), dtype=np.int64)
         all_new = np.ones(len(self.left), dtype=np.bool_)
-        for nodes in self._splits_upwards():
+        for nodes in self.splits_upwards():
             left, right = self.left[nodes], self.right[nodes]
             height[nodes] = 1 + np.maximum(height[left], height[right])
             all_new[nodes] = (self.above[nodes] < 0) & all_new[left] & all_new[right]
@@ -220,12 +243,17 @@ class Trees:
             whole[height == 1] = Kind.PAIR
             whole[(height == 2) & all_new] = Kind.TWIG
             whole[(height == 3) & all_new] = Kind.BRANCH
+        return whole
+
+    @cached_property
+    def kind(self) -> npt.NDArray[np.int8]:
+        """(n_nodes,) see `Kind`; NONE in stems, and inside of what is walked at once."""
         kind = np.full(len(self.left), Kind.NONE, dtype=np.int8)
-        kind[self.first[:-1]] = whole[self.first[:-1]]
-        for nodes in self.levels:
+        nodes = self.crown
+        while nodes.size:
+            kind[nodes] = self.whole_kind[nodes]
             splits = nodes[kind[nodes] == Kind.SPLIT]
-            for child in (self.left[splits], self.right[splits]):
-                kind[child] = whole[child]
+            nodes = np.concatenate([self.left[splits], self.right[splits]])
         return kind
 
     @cached_property
@@ -233,10 +261,43 @@ class Trees:
         """(n_nodes,) where a split keeps its state: no other split on a path has the same, the lowest have
         the smallest. -1 at all that is no split."""
         slot = np.full(len(self.left), -1, dtype=np.int64)
-        for nodes in self._splits_upwards():
+        for nodes in self.splits_upwards():
             nodes = nodes[self.kind[nodes] == Kind.SPLIT]
             slot[nodes] = 1 + np.maximum(slot[self.left[nodes]], slot[self.right[nodes]])
         return slot
+
+    # -- stems -----------------------------------------------------------------------------------------------
+
+    @cached_property
+    def is_empty(self) -> Bool:
+        """(n_nodes,) is it a leaf that gives nobody anything?"""
+        return np.asarray(self.is_leaf & (self.value == 0))
+
+    @cached_property
+    def crown(self) -> Int64:
+        """(n_trees,) the node in which each tree's stem ends: the root, if it has none."""
+        return self._crown_and_stem[0]
+
+    @cached_property
+    def is_stem(self) -> Bool:
+        """(n_nodes,) is it a split of its tree's stem? One side of these is empty."""
+        return self._crown_and_stem[1]
+
+    @cached_property
+    def _crown_and_stem(self) -> tuple[Int64, Bool]:
+        crown, is_stem = self.first[:-1].copy(), np.zeros(len(self.left), dtype=np.bool_)
+        trees = np.arange(self.n_trees if self.has_stems else 0)
+        while trees.size:
+            at = crown[trees]
+            left_is_empty, right_is_empty = self.is_empty[self.left[at]], self.is_empty[self.right[at]]
+            n_players = self.n_players_above[at] + (self.above[at] < 0)
+            goes_on = ~self.is_leaf[at] & (left_is_empty != right_is_empty)
+            goes_on &= (n_players <= MAX_STEM) & (self.column[at] < _MAX_STEM_COLUMN)
+            goes_on &= self.level[at] < _MAX_STEM_SPLITS
+            is_stem[at[goes_on]] = True
+            trees = trees[goes_on]
+            crown[trees] = np.where(left_is_empty, self.right[at], self.left[at])[goes_on]
+        return crown, is_stem
 
     # -- other trees of the same values ----------------------------------------------------------------------
 
@@ -255,9 +316,8 @@ class Trees:
             self.right[nodes] - start,
             np.where(parent < 0, -1, parent - start),
             self.is_right[nodes],
-            exponent=self.exponent,
-            is_flat=self.is_flat,
-            **{name: getattr(self, name)[nodes] for name in _NUMBERS},
+            **self.settings(),
+            **{name: getattr(self, name)[nodes] for name in NUMBERS},
         )
 
     def cut(self, is_too_large: Callable[[Trees, int], bool]) -> Trees:
@@ -284,10 +344,14 @@ class Trees:
                     parts.append(part)
         return _joined([self.some(small), *parts]) if parts else self
 
+    def settings(self) -> dict[str, Any]:
+        """What all trees have in common."""
+        return {"exponent": self.exponent, "is_flat": self.is_flat, "has_stems": self.has_stems}
+
     def _leaves_in_order(self) -> Int64:
         """The leaves from left to right."""
         n_below = self.is_leaf.astype(np.int64)
-        for nodes in self._splits_upwards():
+        for nodes in self.splits_upwards():
             n_below[nodes] = n_below[self.left[nodes]] + n_below[self.right[nodes]]
         begin = np.zeros(len(self.left), dtype=np.int64)
         for nodes in self.levels:
@@ -334,9 +398,8 @@ class Trees:
             moved[self.right[kept]],
             np.where(parent < 0, -1, moved[parent]),
             self.is_right[kept],
-            exponent=self.exponent,
-            is_flat=self.is_flat,
-            **{name: getattr(self, name)[kept] for name in _NUMBERS},
+            **self.settings(),
+            **{name: getattr(self, name)[kept] for name in NUMBERS},
         )
 
     def _in_range(self) -> Trees:
@@ -359,7 +422,8 @@ class Trees:
         return replace(self, value=np.ldexp(shifted, -exponent), exponent=exponent + int(most))
 
 
-_NUMBERS = ("player", "column", "last", "w_left", "w_right", "value")
+#: What each node has of its own.
+NUMBERS = ("player", "column", "last", "w_left", "w_right", "value")
 
 
 def _joined(trees: list[Trees]) -> Trees:
@@ -372,13 +436,15 @@ def _joined(trees: list[Trees]) -> Trees:
         )
 
     firsts = [some.first[:-1] + start for some, start in zip(trees, starts[:-1], strict=True)]
+    numbers: dict[str, Any] = {
+        name: np.concatenate([getattr(some, name) for some in trees]) for name in NUMBERS
+    }
     return Trees(
         np.concatenate([*firsts, starts[-1:]]).astype(np.int64),
         moved("left"),
         moved("right"),
         moved("parent"),
         np.concatenate([some.is_right for some in trees]),
-        exponent=trees[0].exponent,
-        is_flat=trees[0].is_flat,
-        **{name: np.concatenate([getattr(some, name) for some in trees]) for name in _NUMBERS},
+        **trees[0].settings(),
+        **numbers,
     )

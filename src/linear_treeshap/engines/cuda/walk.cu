@@ -47,13 +47,15 @@ enum Op {
     FIRST_BACK = FIRST_DOWN + 2 * REGISTER_SLOTS,  // four for each: middle and up
     DEEP = FIRST_BACK + 4 * REGISTER_SLOTS,        // a split whose state is in memory; which record is in the head
     PARTNER,                                       // of the player of the split before: what the pair gets
+    STEM,                                          // what the players above a crown get
     ROOT,
     END  // of a piece of the stream
 };
 
-/// Vectors that a record has of tau, of two numbers and tau, and of tau and kappa, for all parts of the rule.
+/// Vectors that a record has of tau, of one or two numbers and tau, and of tau and kappa, for all parts of the rule.
 enum {
     TAU_VECTORS = PARTS * ((POINTS + 3) / 4),
+    STEM_VECTORS = PARTS * ((1 + POINTS + 3) / 4),
     MIDDLE_VECTORS = PARTS * ((2 + POINTS + 3) / 4),
     BOTH_VECTORS = PARTS * ((2 * POINTS + 3) / 4)
 };
@@ -64,20 +66,24 @@ struct Context {
     const Rank* ranks;  // of the row's columns
     Real* deep;         // (slots, 2 * POINTS + 2, deep_stride)
     Int deep_stride;
-    const Real* weights;
+    const Real *weights, *rho_of_others, *powers;  // -1 / (1-t), and (1-t) to the power of 0, 1, …
     Real t[POINTS];
     Real scale;     // of totals
     unsigned part;  // of the rule
 #if PAIRS
-    Real rho_of_others[POINTS];  // of partners whose edges the row fails
-    Int* pairs;                  // totals of the row
+    Real rho_of_partners[POINTS];  // whose edges the row fails
+    Int* pairs;                    // totals of the row
     unsigned pitch_bytes;
     Int n_limb;
 #endif
 };
 
-/// Two bits per slot: does the row satisfy the edge to the left, and to the right, and the player's edges above?
+/// A bit for each player of the stem: does the row satisfy its edges? And two for each slot: does it satisfy the edge
+/// to the left, and to the right, and the player's edges above?
 typedef unsigned long long Edges;
+enum {
+    STEM_SLOTS = PAIRS ? 0 : 16
+};  // whose bits are those of the stem, in which the first player has the highest one
 struct Path {
     Edges satisfied[MASKS];
 };
@@ -99,10 +105,12 @@ DEVICE bool goes_left(const Context& at, Real column, unsigned last) { return at
 /// Where the value of a player is.
 DEVICE Real& value_of(const Context& at, Real player) { return *(Real*)(at.phi + bits(player)); }
 
-/// Does the row satisfy an edge, which is the slot of its split and its side?
+/// Does the row satisfy an edge, which is the number of its bit?
 DEVICE bool holds(const Lane& lane, unsigned edge) {
     return lane.path->satisfied[MASKS == 1 ? 0 : edge >> 6] >> (edge & 63) & 1;
 }
+
+DEVICE unsigned first_bit(unsigned slot) { return 2 * (STEM_SLOTS + slot); }
 
 /// Numbers from whole vectors, those of one part of the rule.
 template <int N>
@@ -199,8 +207,8 @@ DEVICE void down(Lane& lane, const Context& at, const Vector* record, const Slot
     read_tau<REPEATED>(at, record + 1, tau);
     const unsigned more = bits(head.w);
     const bool goes = goes_left(at, head.y, REPEATED ? more & 255 : more), held = !REPEATED || holds(lane, more >> 8);
-    Edges& edges = lane.path->satisfied[MASKS == 1 ? 0 : slot.slot() >> 5];
-    const unsigned place = 2 * (slot.slot() & 31);
+    const unsigned bit = first_bit(slot.slot()), place = bit & 63;
+    Edges& edges = lane.path->satisfied[MASKS == 1 ? 0 : bit >> 6];
     edges = (edges & ~((Edges)3 << place)) | (held ? (goes ? (Edges)1 << place : (Edges)2 << place) : 0);
     const Real d = held ? (goes ? (Real)1 : (Real)0) - head.z : (Real)0;
     slot.d_left() = d;
@@ -219,7 +227,8 @@ DEVICE void middle(Lane& lane, const Context& at, const Vector* record, const Sl
         numbers[1] = record->y;
     }
     const Real w = numbers[1], *const tau = REPEATED ? numbers + 2 : at.t;
-    const bool goes = holds(lane, 2 * slot.slot() + 1), held = !REPEATED || goes || holds(lane, 2 * slot.slot());
+    const unsigned bit = first_bit(slot.slot());
+    const bool goes = holds(lane, bit + 1), held = !REPEATED || goes || holds(lane, bit);
     const Real d = held ? (goes ? (Real)1 : (Real)0) - w : (Real)0;
     slot.d_right() = d;
     UNROLL
@@ -262,7 +271,7 @@ DEVICE void partner(Lane& lane, const Context& at, const Vector* record) {
     Real sum = 0;
     UNROLL
     for (int k = 0; k < POINTS; ++k) {
-        sum = fma(lane.differences[k], is_satisfied ? rho[k] : at.rho_of_others[k], sum);
+        sum = fma(lane.differences[k], is_satisfied ? rho[k] : at.rho_of_partners[k], sum);
     }
     add_to_total((Int*)((char*)at.pairs + (Int)at.pitch_bytes * bits(head.y)), at.n_limb, sum * at.scale);
 }
@@ -420,6 +429,93 @@ DEVICE void branch(Lane& lane, const Context& at, const Vector* record) {
     }
 }
 
+// -- stems
+// ---------------------------------------------------------------------------------------------------------------
+
+/// A tree begins: C is the weights of the rule. {op, conditions, players, -}; if there is a stem, its conditions, each
+/// being a column, whether it is the last one of its player << 15, and the lowest and highest rank << 16 and 24; and
+/// the product of each player's cover ratios. Four of all these are in a vector.
+DEVICE void root(Lane& lane, const Context& at, const Vector* record, unsigned n_conditions, unsigned n_players) {
+    Real* const C = lane.C[KNOT_SLOTS];
+    UNROLL
+    for (int k = 0; k < POINTS; ++k) C[k] = at.weights[k];
+    if (PAIRS || n_players == 0) return;
+    unsigned satisfied = 0;
+    bool holds = true;
+    KEEP_LOOP
+    for (unsigned i = 0; i < n_conditions; i += 4) {
+        const Vector four = *++record;
+        const unsigned words[4] = {bits(four.x), bits(four.y), bits(four.z), bits(four.w)};
+        UNROLL
+        for (int j = 0; j < 4; ++j) {
+            const unsigned rank = at.ranks[words[j] & 0x7fff];
+            holds = holds && rank >= (words[j] >> 16 & 255) && rank <= words[j] >> 24;
+            if (words[j] & 0x8000) {
+                satisfied = satisfied << 1 | (unsigned)holds;
+                holds = true;
+            }
+        }
+    }
+    satisfied <<= 32 - n_players;
+    lane.path->satisfied[0] = satisfied;
+    const unsigned n_failed = n_players - (unsigned)n_bits(satisfied);
+    Real failed = 1;  // the product of the cover ratios of those whose edges are not satisfied
+    KEEP_LOOP
+    for (unsigned i = 0; i < n_players; i += 4) {
+        const Vector four = *++record;
+        const Real covers[4] = {four.x, four.y, four.z, four.w};
+        UNROLL
+        for (int j = 0; j < 4; ++j, satisfied <<= 1) {
+            if (satisfied >> 31) {
+                UNROLL
+                for (int k = 0; k < POINTS; ++k) C[k] *= fma(at.t[k], 1 - covers[j], covers[j]);
+            } else {
+                failed *= covers[j];
+            }
+        }
+    }
+    UNROLL
+    for (int k = 0; k < POINTS; ++k) C[k] *= failed * at.powers[n_failed * POINTS + k];
+}
+
+/// What some players of a stem get, who are different ones.
+template <int N>
+DEVICE void gain(const Context& at, const Vector* record, const Real (&all)[POINTS], Real of_others,
+                 unsigned satisfied) {
+    Real *places[N], sums[N];
+    UNROLL
+    for (int i = 0; i < N; ++i) {
+        Real numbers[1 + POINTS];
+        read(at, record + i * STEM_VECTORS, numbers);
+        places[i] = &value_of(at, numbers[0]);
+        Real sum = all[0] * numbers[1];
+        UNROLL
+        for (int k = 1; k < POINTS; ++k) sum = fma(all[k], numbers[1 + k], sum);
+        sums[i] = *places[i] + (satisfied << i >> 31 ? sum : of_others);
+    }
+    UNROLL
+    for (int i = 0; i < N; ++i) *places[i] = sums[i];
+}
+
+/// What the players of a stem get: their factors give way to their differences. {op, players, slot of the crown's first
+/// split + 1, -}, and for each player {player, rho …}.
+DEVICE void stem(Lane& lane, const Context& at, const Vector* record, unsigned n_players, unsigned slot) {
+    Real all[POINTS], of_others = 0;
+    UNROLL
+    for (int k = 0; k < POINTS; ++k) {
+        const Real C = slot > REGISTER_SLOTS ? InMemory{lane, at, slot - 1}.C(k) : lane.C[KNOT_SLOTS][k];
+        all[k] = C * lane.G[k];
+        of_others = fma(all[k], at.rho_of_others[k], of_others);
+    }
+    unsigned satisfied = (unsigned)lane.path->satisfied[0], i = 0;
+    ++record;
+    KEEP_LOOP
+    for (; i + 1 < n_players; i += 2, satisfied <<= 2, record += 2 * STEM_VECTORS) {
+        gain<2>(at, record, all, of_others, satisfied);
+    }
+    if (i < n_players) gain<1>(at, record, all, of_others, satisfied);
+}
+
 // -- the stream
 // ----------------------------------------------------------------------------------------------------------
 
@@ -535,11 +631,15 @@ DEVICE void walk_piece(Lane& lane, const Context& at, const Vector* first) {
 #if PAIRS
         } else if (op == PARTNER) {
             partner(lane, at, reader.pass(1 + TAU_VECTORS));
+#else
+        } else if (op == STEM) {
+            const unsigned n_players = bits(reader.record->y), slot = bits(reader.record->z);
+            stem(lane, at, reader.pass(1 + n_players * STEM_VECTORS), n_players, slot);
 #endif
         } else if (op == ROOT) {
-            reader.pass(1);
-            UNROLL
-            for (int k = 0; k < POINTS; ++k) lane.C[KNOT_SLOTS][k] = at.weights[k];
+            const unsigned n_conditions = bits(reader.record->y), n_players = bits(reader.record->z);
+            const int n_vectors = 1 + (n_conditions + 3) / 4 + (n_players + 3) / 4;
+            root(lane, at, reader.pass(n_vectors), n_conditions, n_players);
         } else {
             return;  // END
         }
@@ -552,7 +652,7 @@ DEVICE void copy_piece(char* to, const Real* stream, const Int* cuts, Int piece,
 }
 
 /// A block takes a tile of rows, as many as it has threads, through a span of chunks, and then another one.
-/// `rule` has weights, points, -1 / (1 - t), and what values are multiplied by; `room` is (blocks,
+/// `rule` has weights, points, -1 / (1 - t), what values are multiplied by, and powers of 1 - t; `room` is (blocks,
 /// room_bytes) if SPILLED.
 KERNEL(walk, THREADS, const Real* stream, const Int* cuts, const Group* groups, const int* columns, const Int* pieces,
        const Int* firsts, const Gain* gains, const Span* spans, Int n_spans, const Real* rule, Int part,
@@ -579,11 +679,13 @@ KERNEL(walk, THREADS, const Real* stream, const Int* cuts, const Group* groups, 
             my.deep = deep + BLOCK * N_THREADS + thread;
             my.deep_stride = N_BLOCKS * N_THREADS;
             my.weights = rule;
+            my.rho_of_others = rule + 2 * POINTS;
             my.scale = rule[3 * POINTS];
+            my.powers = rule + 3 * POINTS + 1;
             my.part = (unsigned)part;
 #if PAIRS
             UNROLL
-            for (int k = 0; k < POINTS; ++k) my.rho_of_others[k] = rule[2 * POINTS + k];
+            for (int k = 0; k < POINTS; ++k) my.rho_of_partners[k] = rule[2 * POINTS + k];
             my.pairs = pairs + group.output * n_pairs * pitch + first_row + thread;
             my.pitch_bytes = (unsigned)(8 * pitch);
             my.n_limb = n_limb / n_players * n_pairs;
