@@ -116,13 +116,6 @@ def deep_ensemble(depth: int) -> tuple[TreeEnsemble, Rows]:
     return ensemble, rows_as_read(rng, ensemble, 40)
 
 
-@pytest.fixture
-def in_crowns_always(monkeypatch: pytest.MonkeyPatch) -> None:
-    """Trees become crowns also where that saves little."""
-    monkeypatch.setattr(crowns, "_WORTH", np.inf)
-
-
-@pytest.mark.usefixtures("in_crowns_always")
 @pytest.mark.parametrize("depth", [12, 60])
 def test_stems(depth: int, device: Device) -> None:
     """Deep trees become crowns below stems: of repeated players, of those whose edges a row fails, of ratios
@@ -132,7 +125,7 @@ def test_stems(depth: int, device: Device) -> None:
     groups = Players(np.arange(60, dtype=np.int32) % 4, list("abcd"), [f"f{i}" for i in range(60)])
     trees = Model.of(few, np.arange(60, dtype=np.int32), 60, SHAPLEY).outputs
     some_crowns = [
-        crowns.in_crowns(replace(some, has_stems=True), lambda n: n, lambda n: 2) for some in trees
+        crowns.in_crowns(replace(some, is_uneven=True), lambda n: n, lambda n: 2) for some in trees
     ]
     stems = [Stems.of(some) for some in some_crowns]
     assert any((np.diff(some.first_condition) > 1).any() for some in stems)
@@ -142,7 +135,6 @@ def test_stems(depth: int, device: Device) -> None:
     assert_as_the_processor(ensemble, rows, device, players=groups)
 
 
-@pytest.mark.usefixtures("in_crowns_always")
 @pytest.mark.parametrize("most", ["MAX_STEM", "_MAX_STEM_SPLITS", "_MAX_STEM_COLUMN"])
 def test_stems_that_are_too_large(most: str, monkeypatch: pytest.MonkeyPatch) -> None:
     """The rest of them is walked split by split."""

@@ -25,21 +25,21 @@ Float64 = npt.NDArray[np.float64]
 #: Instructions of a walk, as (some, and some more for each point), by the kind of a node; those of repeated
 #: players apart.
 _COST = {
-    Kind.LEAF: (8, 1),
+    Kind.LEAF: (0, 0),
     Kind.PAIR: (18, 2),
     Kind.TWIG: (50, 4),
     Kind.BRANCH: (100, 6),
     Kind.SPLIT: (36, 8),
 }
 _COST_REPEATED = {Kind.PAIR: (24, 4), Kind.SPLIT: (50, 9)}
+#: Of a split less, if one side is a leaf.
+_COST_BESIDE_LEAF = (10, 3)
 #: Of a split whose state is in memory, besides.
 _COST_DEEP = (0, 30)
 #: Of a stem, and of each of its players.
 _COST_STEM, _COST_STEM_PLAYER = (25, 3), (30, 3)
 #: Register slots, at most.
 _MAX_SLOTS = 5
-#: Crowns have to save a part of the cost: they take memory, and launches of their own.
-_WORTH = 0.9
 
 
 def in_crowns(trees: Trees, n_points: Callable[[int], int], n_register_slots: Callable[[int], int]) -> Trees:
@@ -64,8 +64,6 @@ def in_crowns(trees: Trees, n_points: Callable[[int], int], n_register_slots: Ca
         is_cut[nodes] = apart < best[nodes]
         best[nodes] = np.minimum(apart, best[nodes])
     crowns, nodes = [], trees.first[:-1]
-    if not best[nodes].sum() < _WORTH * walk[nodes].sum():
-        return trees
     while nodes.size:
         crowns.append(nodes[~is_cut[nodes] & ~trees.is_empty[nodes]])
         cut = nodes[is_cut[nodes]]
@@ -80,6 +78,8 @@ def _walk(trees: Trees, points: Float64, n_register_slots: Int64) -> Float64:
     for of_kind, is_repeated in ((_COST, False), (_COST_REPEATED, True)):
         for kind, numbers in of_kind.items():
             cost[(trees.whole_kind == kind) & ((trees.above >= 0) >= is_repeated)] = numbers
+    leaf = trees.whole_kind == Kind.LEAF
+    cost[(trees.whole_kind == Kind.SPLIT) & (leaf[trees.left] | leaf[trees.right])] -= _COST_BESIDE_LEAF
     # How many splits have at least each slot.
     n_higher = (trees.slot[:, None] >= np.arange(_MAX_SLOTS + 1)).astype(np.float64)
     n_higher[trees.whole_kind != Kind.SPLIT] = 0

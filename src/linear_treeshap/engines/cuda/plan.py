@@ -23,7 +23,7 @@ from ..indices import Index, Rule
 from .conditions import Conditions
 from .crowns import in_crowns
 from .records import Points, write
-from .trees import Trees
+from .trees import Kind, Trees
 
 __all__ = ["Chunks", "Launch", "Model"]
 
@@ -60,6 +60,8 @@ _MAX_POINTS = 8
 _MAX_PARTS = 4
 #: Trees with fewer leaves than this share of all are walked with some points more than they need.
 _FEW_LEAVES = 0.25
+#: Trees of which more than this share of the leaves are beside splits are uneven.
+_UNEVEN = 0.1
 #: Leaves whose largest is this much larger than their mean are rare and huge: one limb has no digits for the
 #: others.
 _WILD = 2.0**24
@@ -97,6 +99,7 @@ class Launch:
     columns: npt.NDArray[np.int32]
     n_slots: int  # of the highest split
     row_bytes: int  # that a row takes in the memory of a block
+    is_uneven: bool
 
     @property
     def n_points(self) -> int:
@@ -157,20 +160,22 @@ class Model:
     ) -> list[Launch]:
         """``n_register_slots`` says how many for a number of points, and the bytes of a number."""
         pairs = self.pairs if with_pairs else None
-        has_stems = not with_pairs and self.can_divide
-        drafts: dict[tuple[bytes, int], _Draft] = {}
+        drafts: dict[tuple[bytes, int, bool], _Draft] = {}
         for output, trees in enumerate(self.outputs):
-            trees = replace(trees, is_flat=with_pairs, has_stems=has_stems)
-            for some, real in _by_type(trees, np.dtype(dtype)):
+            for some, real in _by_type(replace(trees, is_flat=with_pairs), np.dtype(dtype)):
                 item = real.itemsize
-                if has_stems:
-                    some = in_crowns(some, self._n_points, partial(_slots, n_register_slots, item))
-                small = some.cut(partial(_is_too_large, item))
+                if self.can_divide and _is_uneven(some):
+                    some = in_crowns(
+                        replace(some, is_uneven=True), self._n_points, partial(_slots, n_register_slots, item)
+                    )
+                small = some.cut(partial(_is_too_large, item)).with_leaves_right()
                 for points, members in _classes(small, self.index):
                     for parts in _parts(points):
-                        key = b"".join(part.t.tobytes() + part.weights.tobytes() for part in parts), item
+                        rule = b"".join(part.t.tobytes() + part.weights.tobytes() for part in parts)
+                        key = rule, item, small.is_uneven
                         if key not in drafts:
-                            drafts[key] = _Draft(parts, n_register_slots(len(parts[0].t), item), real, pairs)
+                            n_slots = n_register_slots(len(parts[0].t), item)
+                            drafts[key] = _Draft(parts, n_slots, real, small.is_uneven, pairs)
                         drafts[key].add(output, small.some(members))
         return [draft.launch() for draft in drafts.values()]
 
@@ -185,6 +190,15 @@ def _is_wild(trees: Trees) -> bool:
         reach[trees.right[inner]] = reach[inner] * trees.w_right[inner]
     typical = float((reach * np.abs(trees.value))[trees.is_leaf].sum())
     return not _WILD * typical >= 1
+
+
+def _is_uneven(trees: Trees) -> bool:
+    """Have many splits a leaf on one side and more on the other? Elsewhere crowns save little, and a kernel
+    that knows of no stem is faster."""
+    if trees.is_flat:
+        return False
+    n_beside = int((trees.kind == Kind.LEAF).sum())
+    return n_beside > _UNEVEN * int(trees.n_leaves.sum())
 
 
 def _by_type(trees: Trees, dtype: np.dtype[Any]) -> Iterator[tuple[Trees, np.dtype[Any]]]:
@@ -302,9 +316,15 @@ class _Draft:
     """A launch while groups are added to it."""
 
     def __init__(
-        self, parts: list[Points], n_register_slots: int, dtype: np.dtype[Any], pairs: Int64 | None
+        self,
+        parts: list[Points],
+        n_register_slots: int,
+        dtype: np.dtype[Any],
+        is_uneven: bool,
+        pairs: Int64 | None,
     ) -> None:
         self.parts, self.n_register_slots, self.dtype, self.pairs = parts, n_register_slots, dtype, pairs
+        self.is_uneven = is_uneven
         self.words: list[npt.NDArray[Any]] = []
         self.cuts: list[int] = [0]
         self.groups: list[tuple[int, int, int, int]] = []
@@ -397,6 +417,7 @@ class _Draft:
             np.concatenate(self.columns).astype(np.int32),
             self.n_slots,
             self.row_bytes,
+            self.is_uneven,
         )
 
 

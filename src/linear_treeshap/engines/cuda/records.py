@@ -42,11 +42,11 @@ class _Ops:
 
     @property
     def back(self) -> int:
-        return _DOWN + 2 * self.n_register_slots
+        return _DOWN + 4 * self.n_register_slots
 
     @property
     def deep(self) -> int:
-        return self.back + 4 * self.n_register_slots
+        return self.back + 6 * self.n_register_slots
 
     @property
     def partner(self) -> int:
@@ -134,9 +134,9 @@ def n_knot_slots(n_register_slots: int, with_pairs: bool) -> int:
     return 1 if with_pairs else n_register_slots
 
 
-def n_stem_bits(with_pairs: bool) -> int:
+def n_stem_bits(is_uneven: bool) -> int:
     """Bits of a row's path that are those of the stem, and come before those of splits."""
-    return 0 if with_pairs else MAX_STEM
+    return MAX_STEM if is_uneven else 0
 
 
 def write(
@@ -158,12 +158,19 @@ def write(
     ops = _Ops(n_register_slots)
     repeated = trees.above >= 0
     n_points = len(parts[0].t)
-    tau_words, both_words = (len(parts) * _whole_vectors(n) for n in (n_points, 2 * n_points))
+    tau_words, both_words, beside_words = (
+        len(parts) * _whole_vectors(n) for n in (n_points, 2 * n_points, 1 + 2 * n_points)
+    )
+    beside_leaf = trees.is_beside_leaf
     down_size = 4 + np.where(repeated, tau_words, 0)
     middle_size = np.where(repeated, len(parts) * _whole_vectors(2 + n_points), 4)
-    up_size = 4 + np.where(repeated, both_words, 0)
+    middle_size[beside_leaf] = 0
+    up_size = 4 + np.where(
+        beside_leaf, np.where(repeated, beside_words, 4), np.where(repeated, both_words, 0)
+    )
     size = np.zeros(len(trees.left), dtype=np.int64)  # of all records of a node and of those below it
     size[trees.kind == Kind.LEAF] = 4
+    size[trees.right[beside_leaf]] = 0
     size[trees.kind == Kind.PAIR] = 4 + up_size[trees.kind == Kind.PAIR]
     size[trees.kind == Kind.TWIG] = 20
     size[trees.kind == Kind.BRANCH] = 44
@@ -203,7 +210,7 @@ def write(
     n_slots = n_knot_slots(n_register_slots, with_pairs=pairs is not None)
     slot_above = np.where(trees.parent >= 0, trees.slot[trees.parent], -1)
     in_knot = (slot_above >= 0) & (slot_above < n_slots)
-    alone = (trees.kind != Kind.NONE) & ~in_knot
+    alone = (size > 0) & ~in_knot
     starts = [tree_starts, gains[with_stem], start[alone]]
     rest = np.flatnonzero(trees.slot >= n_slots)
     starts += [middle[rest], up[rest]]
@@ -243,7 +250,7 @@ class _Page:
         self.words = np.zeros(n_words, dtype=np.uint32 if self.real.itemsize == 4 else np.uint64)
         # Leaves stand for splits where something is smaller than its record: all their numbers are zeros
         # then, and the player is none.
-        self.first_edge = n_stem_bits(trees.is_flat)
+        self.first_edge = n_stem_bits(trees.is_uneven)
         self.place_of, self.of_column = player * self.real.itemsize, column
         self.player = np.where(trees.is_leaf, n_players * self.real.itemsize, self.place_of[trees.player])
         self.column = np.where(trees.is_leaf, 0, column[trees.column])
@@ -288,6 +295,7 @@ class _Page:
         leaves, pairs, twigs, branches = (
             np.flatnonzero(trees.kind == kind) for kind in (Kind.LEAF, Kind.PAIR, Kind.TWIG, Kind.BRANCH)
         )
+        leaves = np.setdiff1d(leaves, trees.right[trees.is_beside_leaf])
         self._whole(start[leaves], np.full(len(leaves), _LEAF))
         self._real(start[leaves] + 1, trees.value[leaves])
         repeated = trees.above[pairs] >= 0
@@ -313,24 +321,32 @@ class _Page:
         down, middle, up = down[nodes], middle[nodes], up[nodes]
         slot, repeated = trees.slot[nodes], trees.above[nodes] >= 0
 
-        def head(which: int) -> Int64:
-            in_registers = _DOWN + 2 * slot if which == 0 else ops.back + 4 * slot + 2 * (which - 1)
-            deep = ops.deep | (2 * which + repeated) << 8 | slot << 11
-            return np.where(slot < ops.n_register_slots, in_registers + repeated, deep)
+        def head(which: int, kind: npt.NDArray[Any]) -> Int64:
+            in_registers = _DOWN + 4 * slot if which == 0 else ops.back + 6 * slot + 2 * (which - 1)
+            deep = ops.deep | (kind | which << 2) << 8 | slot << 12
+            return np.where(slot < ops.n_register_slots, in_registers + kind, deep)
 
-        self._whole(down, head(0), self.column[nodes])
+        self._whole(down, head(0, repeated + 2 * trees.asks_opposite[nodes]), self.column[nodes])
         self._real(down + 2, trees.w_left[nodes])
         self._whole(down + 3, self._last_and_edge(nodes))
-        self._whole(middle, head(1))
-        self._real(middle + 1, trees.w_right[nodes])
-        self._whole(up, head(2), self.player[nodes])
-        self._real(up + 2, trees.w_left[nodes], trees.w_right[nodes])
-        again = nodes[repeated]
-        self._tau(down[repeated] + 4, again)
+        self._tau(down[repeated] + 4, nodes[repeated])
+        beside, both = trees.is_beside_leaf[nodes], ~trees.is_beside_leaf[nodes]
+        self._whole(middle[both], head(1, repeated)[both])
+        self._real(middle[both] + 1, trees.w_right[nodes[both]])
+        self._whole(up, np.where(beside, head(3, repeated), head(2, repeated)), self.player[nodes])
+        share = trees.w_right * trees.value[trees.right]  # of a leaf on the right
+        self._real(up + 2, trees.w_left[nodes], np.where(beside, share[nodes], trees.w_right[nodes]))
+        again = both & repeated
         for part, points in enumerate(self.parts):
-            place = middle[repeated] + part * _whole_vectors(2 + len(points.t))
-            self._real(place + 1, trees.w_right[again], *points.tau(trees.cover_above[again]).T)
-        self._tau_and_kappa(up[repeated] + 4, again)
+            place = middle[again] + part * _whole_vectors(2 + len(points.t))
+            w_right, cover = trees.w_right[nodes[again]], trees.cover_above[nodes[again]]
+            self._real(place + 1, w_right, *points.tau(cover).T)
+        self._tau_and_kappa(up[again] + 4, nodes[again])
+        rest = (1 - trees.w_right[nodes[beside]]) * trees.value[trees.right[nodes[beside]]]
+        self._real(up[beside] + 4, rest)
+        again = beside & repeated
+        rest = rest[repeated[beside]]
+        self._tau_and_kappa(up[again] + 4, nodes[again], rest)
 
     def partners(self, start: Int64, pairs: Int64, ops: _Ops) -> None:
         trees = self.trees
@@ -383,10 +399,13 @@ class _Page:
         cover = self.trees.cover_above[nodes]
         self._of_parts(start, [points.tau(cover) for points in self.parts])
 
-    def _tau_and_kappa(self, start: Int64, nodes: Int64) -> None:
+    def _tau_and_kappa(self, start: Int64, nodes: Int64, *before: Float64) -> None:
+        """And numbers before them."""
         cover = self.trees.cover_above[nodes]
-        both = [np.concatenate([part.tau(cover), part.kappa(cover)], axis=1) for part in self.parts]
-        self._of_parts(start, both)
+        self._of_parts(
+            start,
+            [np.stack([*before, *part.tau(cover).T, *part.kappa(cover).T], axis=1) for part in self.parts],
+        )
 
     def _of_parts(self, start: Int64, numbers: list[Float64]) -> None:
         """For each part of the rule (n, …) numbers, in whole vectors."""

@@ -104,10 +104,12 @@ class Stage:
                 "REGISTER_SLOTS": register_slots(n_points, item),
                 "KNOT_SLOTS": n_knot_slots(register_slots(n_points, item), with_pairs),
                 "PARTS": len(launch.parts),
-                "MASKS": 1 << max(0, (n_stem_bits(with_pairs) + 2 * launch.n_slots - 1) // 64).bit_length(),
+                "MASKS": 1
+                << max(0, (n_stem_bits(launch.is_uneven) + 2 * launch.n_slots - 1) // 64).bit_length(),
                 "LIMBS": n_limbs,
                 "SPILLED": int(self._is_spilled),
                 "THREADS": self._max_threads,
+                "UNEVEN": int(launch.is_uneven),
                 "PAIRS": int(with_pairs),
             },
         )

@@ -57,9 +57,10 @@ class Trees:
     w_left: Float64
     w_right: Float64
     value: Float64
+    asks_opposite: Bool  # a rank above the last one goes left
     exponent: int = 0  # values are those of the leaves divided by two to this
     is_flat: bool = False  # every split is walked alone, which pairs of players need
-    has_stems: bool = False  # splits from a root down that have nothing beside them are walked at once
+    is_uneven: bool = False  # stems, and splits beside a leaf, are walked in their own ways
 
     @classmethod
     def of_output(
@@ -94,6 +95,7 @@ class Trees:
             np.where(leaf, 0.5, ratio[left]),
             np.where(leaf, 0.5, ratio[right]),
             ensemble.value[kept, output - ensemble.tree_output[tree]],
+            np.zeros(len(kept), dtype=np.bool_),
         )
         return trees._in_range()
 
@@ -266,6 +268,12 @@ class Trees:
             slot[nodes] = 1 + np.maximum(slot[self.left[nodes]], slot[self.right[nodes]])
         return slot
 
+    @cached_property
+    def is_beside_leaf(self) -> Bool:
+        """(n_nodes,) is it a split whose right side, and no other, is a leaf? The leaf has no record then."""
+        leaf = self.kind == Kind.LEAF
+        return np.asarray((self.kind == Kind.SPLIT) & leaf[self.right] & ~leaf[self.left] & self.is_uneven)
+
     # -- stems -----------------------------------------------------------------------------------------------
 
     @cached_property
@@ -286,7 +294,7 @@ class Trees:
     @cached_property
     def _crown_and_stem(self) -> tuple[Int64, Bool]:
         crown, is_stem = self.first[:-1].copy(), np.zeros(len(self.left), dtype=np.bool_)
-        trees = np.arange(self.n_trees if self.has_stems else 0)
+        trees = np.arange(self.n_trees if self.is_uneven else 0)
         while trees.size:
             at = crown[trees]
             left_is_empty, right_is_empty = self.is_empty[self.left[at]], self.is_empty[self.right[at]]
@@ -344,9 +352,26 @@ class Trees:
                     parts.append(part)
         return _joined([self.some(small), *parts]) if parts else self
 
+    def with_leaves_right(self) -> Trees:
+        """Splits with a leaf on the left alone ask the opposite, so that it is on the right, if trees are
+        uneven."""
+        if not self.is_uneven:
+            return self
+        leaf = self.kind == Kind.LEAF
+        swapped = (self.kind == Kind.SPLIT) & leaf[self.left] & ~leaf[self.right]
+        return replace(
+            self,
+            left=np.where(swapped, self.right, self.left),
+            right=np.where(swapped, self.left, self.right),
+            is_right=self.is_right ^ ((self.parent >= 0) & swapped[self.parent]),
+            w_left=np.where(swapped, self.w_right, self.w_left),
+            w_right=np.where(swapped, self.w_left, self.w_right),
+            asks_opposite=swapped,
+        )
+
     def settings(self) -> dict[str, Any]:
         """What all trees have in common."""
-        return {"exponent": self.exponent, "is_flat": self.is_flat, "has_stems": self.has_stems}
+        return {"exponent": self.exponent, "is_flat": self.is_flat, "is_uneven": self.is_uneven}
 
     def _leaves_in_order(self) -> Int64:
         """The leaves from left to right."""
@@ -423,7 +448,7 @@ class Trees:
 
 
 #: What each node has of its own.
-NUMBERS = ("player", "column", "last", "w_left", "w_right", "value")
+NUMBERS = ("player", "column", "last", "w_left", "w_right", "value", "asks_opposite")
 
 
 def _joined(trees: list[Trees]) -> Trees:

@@ -3,9 +3,10 @@
 // A thread has a row, a block has a tile of them, and all go through the same stream of records, which records.py
 // writes and explains. Compiled for: REAL, the type of the walk; POINTS; REGISTER_SLOTS, splits whose state is in
 // registers, the others having theirs in `deep`; KNOT_SLOTS, those of them whose records are walked with all that is
-// below them; PARTS of the rule that share the stream; MASKS, words that hold two bits per slot; LIMBS of a total;
-// SPILLED, if what belongs in shared memory is too large for it; THREADS of a block, at most; PAIRS, if pairs of
-// players get something as well, whose totals are (LIMBS, n_outputs, n_pairs, pitch).
+// below them; PARTS of the rule that share the stream; MASKS, words that hold the bits of a path; LIMBS of a total;
+// SPILLED, if what belongs in shared memory is too large for it; THREADS of a block, at most; UNEVEN, if there are
+// stems and splits beside a leaf; PAIRS, if pairs of players get something as well, whose totals are (LIMBS, n_outputs,
+// n_pairs, pitch).
 //
 // With t the probability that another player is present, C the product of the factors of the edges above a node, and G
 // the sum over the leaves below it, of values times the factors from there on, a split of a player whose closest edge
@@ -35,7 +36,7 @@ struct alignas(4 * sizeof(Real)) Vector {
 };
 
 /// A walk knows by comparing numbers where it is: what is below a split has smaller ones than what follows it. A split
-/// has three records, down, middle and up, each for new and for repeated players.
+/// has three records, down, middle and up, or two if one side is a leaf, each for new and for repeated players.
 enum Op {
     LEAF,
     PAIR,
@@ -43,21 +44,23 @@ enum Op {
     TWIG,
     BRANCH,
     BRANCH_SHARED,                                 // by splits of the same player
-    FIRST_DOWN,                                    // two for each slot in registers
-    FIRST_BACK = FIRST_DOWN + 2 * REGISTER_SLOTS,  // four for each: middle and up
-    DEEP = FIRST_BACK + 4 * REGISTER_SLOTS,        // a split whose state is in memory; which record is in the head
+    FIRST_DOWN,                                    // four for each slot in registers: two ask the opposite
+    FIRST_BACK = FIRST_DOWN + 4 * REGISTER_SLOTS,  // six for each: middle, up, and up beside a leaf
+    DEEP = FIRST_BACK + 6 * REGISTER_SLOTS,        // a split whose state is in memory; which record is in the head
     PARTNER,                                       // of the player of the split before: what the pair gets
     STEM,                                          // what the players above a crown get
     ROOT,
     END  // of a piece of the stream
 };
 
-/// Vectors that a record has of tau, of one or two numbers and tau, and of tau and kappa, for all parts of the rule.
+/// Vectors that a record has of tau, of one or two numbers and tau, of tau and kappa, and of a number and both, for all
+/// parts of the rule.
 enum {
     TAU_VECTORS = PARTS * ((POINTS + 3) / 4),
     STEM_VECTORS = PARTS * ((1 + POINTS + 3) / 4),
     MIDDLE_VECTORS = PARTS * ((2 + POINTS + 3) / 4),
-    BOTH_VECTORS = PARTS * ((2 * POINTS + 3) / 4)
+    BOTH_VECTORS = PARTS * ((2 * POINTS + 3) / 4),
+    BESIDE_VECTORS = PARTS * ((1 + 2 * POINTS + 3) / 4)
 };
 
 /// Where a thread's row is, and the rule.
@@ -81,9 +84,7 @@ struct Context {
 /// A bit for each player of the stem: does the row satisfy its edges? And two for each slot: does it satisfy the edge
 /// to the left, and to the right, and the player's edges above?
 typedef unsigned long long Edges;
-enum {
-    STEM_SLOTS = PAIRS ? 0 : 16
-};  // whose bits are those of the stem, in which the first player has the highest one
+enum { STEM_SLOTS = UNEVEN ? 16 : 0 };  // whose bits are those of the stem, the highest one the first player's
 struct Path {
     Edges satisfied[MASKS];
 };
@@ -201,12 +202,13 @@ struct InMemory {
 
 /// {op and slot, column, w_left, last rank | edge above << 8}, tau
 template <bool REPEATED, class Slot>
-DEVICE void down(Lane& lane, const Context& at, const Vector* record, const Slot slot) {
+DEVICE void down(Lane& lane, const Context& at, const Vector* record, bool asks_opposite, const Slot slot) {
     const Vector head = record[0];
     Real tau[POINTS];
     read_tau<REPEATED>(at, record + 1, tau);
     const unsigned more = bits(head.w);
-    const bool goes = goes_left(at, head.y, REPEATED ? more & 255 : more), held = !REPEATED || holds(lane, more >> 8);
+    const bool goes = goes_left(at, head.y, REPEATED ? more & 255 : more) != (UNEVEN && asks_opposite);
+    const bool held = !REPEATED || holds(lane, more >> 8);
     const unsigned bit = first_bit(slot.slot()), place = bit & 63;
     Edges& edges = lane.path->satisfied[MASKS == 1 ? 0 : bit >> 6];
     edges = (edges & ~((Edges)3 << place)) | (held ? (goes ? (Edges)1 << place : (Edges)2 << place) : 0);
@@ -256,6 +258,32 @@ DEVICE void up(Lane& lane, const Context& at, const Vector* record, const Slot s
 #if PAIRS
         lane.differences[k] = weight * d;
 #endif
+        lane.G[k] = fma(tau[k], d, mean);
+    }
+    value_of(at, head.y) = phi;
+}
+
+/// The same beside a leaf, which is on the right and has no other record. {op and slot, player, w_left, the leaf's
+/// share of the mean}, and {the rest of the leaf's value}, for a repeated player with tau and kappa
+template <bool REPEATED, class Slot>
+DEVICE void up_beside_leaf(Lane& lane, const Context& at, const Vector* record, const Slot slot) {
+    const Vector head = record[0];
+    Real numbers[1 + 2 * POINTS];
+    if constexpr (REPEATED) {
+        read(at, record + 1, numbers);
+    } else {
+        numbers[0] = record[1].x;
+    }
+    const Real *const tau = REPEATED ? numbers + 1 : at.t, *const kappa = numbers + 1 + POINTS;
+    const unsigned bit = first_bit(slot.slot());
+    const bool goes = holds(lane, bit + 1), held = !REPEATED || goes || holds(lane, bit);
+    const Real d_left = slot.d_left(), right = held ? (goes ? numbers[0] : -head.w) : (Real)0;
+    Real phi = value_of(at, head.y);
+    UNROLL
+    for (int k = 0; k < POINTS; ++k) {
+        const Real left = lane.G[k];
+        const Real mean = fma(head.z, left, head.w), d = fma(d_left, left, right);
+        phi = fma(REPEATED ? slot.C(k) * kappa[k] : slot.C(k), d, phi);
         lane.G[k] = fma(tau[k], d, mean);
     }
     value_of(at, head.y) = phi;
@@ -439,7 +467,7 @@ DEVICE void root(Lane& lane, const Context& at, const Vector* record, unsigned n
     Real* const C = lane.C[KNOT_SLOTS];
     UNROLL
     for (int k = 0; k < POINTS; ++k) C[k] = at.weights[k];
-    if (PAIRS || n_players == 0) return;
+    if (!UNEVEN || n_players == 0) return;
     unsigned satisfied = 0;
     bool holds = true;
     KEEP_LOOP
@@ -554,25 +582,28 @@ DEVICE void bottom(Lane& lane, const Context& at, Reader& reader) {
     }
 }
 
-enum { DOWN, MIDDLE, UP };
+enum { DOWN, MIDDLE, UP, UP_BESIDE_LEAF };
 
-/// One of the three records of a split.
+/// One of the records of a split. Which of its kind is a bit for repeated players, and one for asking the opposite.
 template <int WHICH, class Slot>
-DEVICE void split(Lane& lane, const Context& at, Reader& reader, bool is_repeated, const Slot slot) {
-    if (is_repeated) {
-        if (WHICH == DOWN) down<true>(lane, at, reader.pass(1 + TAU_VECTORS), slot);
+DEVICE void split(Lane& lane, const Context& at, Reader& reader, unsigned kind, const Slot slot) {
+    const bool opposite = WHICH == DOWN && kind & 2;
+    if (kind & 1) {
+        if (WHICH == DOWN) down<true>(lane, at, reader.pass(1 + TAU_VECTORS), opposite, slot);
         if (WHICH == MIDDLE) middle<true>(lane, at, reader.pass(MIDDLE_VECTORS), slot);
         if (WHICH == UP) up<true>(lane, at, reader.pass(1 + BOTH_VECTORS), slot);
+        if (WHICH == UP_BESIDE_LEAF) up_beside_leaf<true>(lane, at, reader.pass(1 + BESIDE_VECTORS), slot);
     } else {
-        if (WHICH == DOWN) down<false>(lane, at, reader.pass(1), slot);
+        if (WHICH == DOWN) down<false>(lane, at, reader.pass(1), opposite, slot);
         if (WHICH == MIDDLE) middle<false>(lane, at, reader.pass(1), slot);
         if (WHICH == UP) up<false>(lane, at, reader.pass(1), slot);
+        if (WHICH == UP_BESIDE_LEAF) up_beside_leaf<false>(lane, at, reader.pass(2), slot);
     }
 }
 
 /// The first op of a record of a split in registers.
 DEVICE constexpr unsigned op_of(int slot, int which) {
-    return which == DOWN ? FIRST_DOWN + 2 * slot : FIRST_BACK + 4 * slot + (which == UP ? 2 : 0);
+    return which == DOWN ? FIRST_DOWN + 4 * slot : FIRST_BACK + 6 * slot + 2 * (which - MIDDLE);
 }
 
 /// A node whose slot is at most this, with all that is below it: what comes is known to the compiler but for a few
@@ -584,7 +615,7 @@ DEVICE void knot(Lane& lane, const Context& at, Reader& reader) {
     } else {
         const InKnot<SLOT> slot{lane};
         if (reader.head >= op_of(SLOT, DOWN)) {
-            split<DOWN>(lane, at, reader, reader.head != op_of(SLOT, DOWN), slot);
+            split<DOWN>(lane, at, reader, reader.head - op_of(SLOT, DOWN), slot);
         } else {
             UNROLL
             for (int k = 0; k < POINTS; ++k) lane.C[SLOT][k] = lane.C[SLOT + 1][k];
@@ -593,9 +624,13 @@ DEVICE void knot(Lane& lane, const Context& at, Reader& reader) {
             knot<SLOT - 1>(lane, at, reader);
             if (reader.head >= op_of(SLOT + 1, MIDDLE)) return;  // there is no split in this slot
             if (reader.head >= op_of(SLOT, UP)) break;
-            split<MIDDLE>(lane, at, reader, reader.head != op_of(SLOT, MIDDLE), slot);
+            split<MIDDLE>(lane, at, reader, reader.head - op_of(SLOT, MIDDLE), slot);
         }
-        split<UP>(lane, at, reader, reader.head != op_of(SLOT, UP), slot);
+        if (UNEVEN && reader.head >= op_of(SLOT, UP_BESIDE_LEAF)) {
+            split<UP_BESIDE_LEAF>(lane, at, reader, reader.head - op_of(SLOT, UP_BESIDE_LEAF), slot);
+        } else {
+            split<UP>(lane, at, reader, reader.head - op_of(SLOT, UP), slot);
+        }
     }
 }
 
@@ -622,22 +657,22 @@ DEVICE void walk_piece(Lane& lane, const Context& at, const Vector* first) {
         } else if (KNOT_SLOTS < REGISTER_SLOTS && op < DEEP) {
             alone<KNOT_SLOTS>(lane, at, reader);
         } else if (op == DEEP) {
-            const InMemory slot{lane, at, reader.head >> 11};
-            const bool is_repeated = reader.head >> 8 & 1;
-            const unsigned which = reader.head >> 9 & 3;
-            if (which == DOWN) split<DOWN>(lane, at, reader, is_repeated, slot);
-            if (which == MIDDLE) split<MIDDLE>(lane, at, reader, is_repeated, slot);
-            if (which == UP) split<UP>(lane, at, reader, is_repeated, slot);
+            const InMemory slot{lane, at, reader.head >> 12};
+            const unsigned kind = reader.head >> 8 & 3, which = reader.head >> 10 & 3;
+            if (which == DOWN) split<DOWN>(lane, at, reader, kind, slot);
+            if (which == MIDDLE) split<MIDDLE>(lane, at, reader, kind, slot);
+            if (which == UP) split<UP>(lane, at, reader, kind, slot);
+            if (UNEVEN && which == UP_BESIDE_LEAF) split<UP_BESIDE_LEAF>(lane, at, reader, kind, slot);
 #if PAIRS
         } else if (op == PARTNER) {
             partner(lane, at, reader.pass(1 + TAU_VECTORS));
-#else
-        } else if (op == STEM) {
+#endif
+        } else if (UNEVEN && op == STEM) {
             const unsigned n_players = bits(reader.record->y), slot = bits(reader.record->z);
             stem(lane, at, reader.pass(1 + n_players * STEM_VECTORS), n_players, slot);
-#endif
         } else if (op == ROOT) {
-            const unsigned n_conditions = bits(reader.record->y), n_players = bits(reader.record->z);
+            const unsigned n_conditions = UNEVEN ? bits(reader.record->y) : 0;
+            const unsigned n_players = UNEVEN ? bits(reader.record->z) : 0;
             const int n_vectors = 1 + (n_conditions + 3) / 4 + (n_players + 3) / 4;
             root(lane, at, reader.pass(n_vectors), n_conditions, n_players);
         } else {
