@@ -59,6 +59,7 @@ test-sanitized: $(SANITIZED)/.package $(VENV)/.test  ## Run the native paths und
 	  tests/engines/test_background.py tests/engines/test_reentry.py tests/importers/test_records.py \
 	  tests/reference/test_paper.py $(addprefix tests/engines/test_device.py::test_,complete_trees chains \
 	  a_path_of_more_players_than_shared_memory_holds more_thresholds_than_a_byte_counts) \
+	  "tests/engines/test_device.py::test_stems[plain-12]" \
 	  $(foreach seed,0 3,"tests/engines/test_device.py::test_random_models[plain-$(seed)]" \
 	  "tests/engines/test_device_background.py::test_random_models[plain-$(seed)]") \
 	  $(addprefix tests/engines/test_device_background.py::test_,leaves_of_many_players more_thresholds_than_a_byte_counts) \
@@ -68,7 +69,7 @@ test-sanitized: $(SANITIZED)/.package $(VENV)/.test  ## Run the native paths und
 # be there, because `make zoo-files`, elsewhere, writes what is needed of them to build/zoo.
 GPU_PYTHON ?= python3
 GPU_TESTS := $(addprefix tests/engines/test_,device.py device_background.py contract.py gpu.py)
-SANITIZED_GPU := -k "gpu and (complete or chains or thresholds or random_models or many_players or pinned)"
+SANITIZED_GPU := -k "gpu and (complete or chains or stems or thresholds or random_models or many_players or pinned)"
 
 test-gpu:  ## Run the engine of GPUs on one, then under compute-sanitizer
 	$(GPU_PYTHON) -m pytest $(GPU_TESTS) -k gpu
