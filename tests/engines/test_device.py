@@ -1,8 +1,7 @@
 """Values on a device are the processor's: every kind of model, index and shape of trees, wherever the kernels
 run.
 
-Besides what all engines promise (`test_contract.py`). In float64 to 1e-12 of the largest value of a row's
-output, in float32 to 1e-6 of that of all rows, as the documentation says: several times what is found.
+Besides what all engines promise (`test_contract.py`). How close they are is in `devices.py`.
 """
 
 from __future__ import annotations
@@ -12,10 +11,10 @@ import sys
 from dataclasses import replace
 from typing import Any
 
+import devices
 import numpy as np
-import numpy.typing as npt
 import pytest
-from devices import DEVICES, device_engine
+from devices import TOLERANCE, Rows, device_engine, pairs_of, values_of
 from plain_device import PlainDevice
 from strategies import chain, complete, copies, random_ensemble, random_rows, rows_as_read
 
@@ -35,44 +34,13 @@ from linear_treeshap.model.ensemble import TreeEnsemble
 from linear_treeshap.model.row_format import RowFormat
 from linear_treeshap.players.players import Players
 
-Rows = npt.NDArray[np.floating]
-
-TOLERANCE = {"float64": 1e-12, "float32": 1e-6}
-
-
-@pytest.fixture(params=list(DEVICES))
-def device(request: pytest.FixtureRequest) -> Device:
-    return DEVICES[request.param]()
-
-
-def values_of(engine: Any, rows: Rows, dtype: str = "float64") -> Rows:
-    out = np.full((len(rows), engine.n_players, engine.n_outputs), np.nan, dtype=dtype)
-    engine.values(rows, out)
-    return out
-
-
-def pairs_of(engine: Any, rows: Rows, dtype: str = "float64") -> Rows:
-    shape = (len(rows), engine.n_players, engine.n_players, engine.n_outputs)
-    out = np.full(shape, np.nan, dtype=dtype)
-    engine.pairs(rows, out)
-    return out
-
 
 def assert_as_the_processor(ensemble: TreeEnsemble, rows: Rows, device: Device, **options: Any) -> None:
     """Values; and pairs, of few rows, because the processor takes its time for them."""
     engine = device_engine(ensemble, device, **options)
-    processor = ValueEngine(engine.program)
-    for explain, some in ((values_of, rows), (pairs_of, rows[:20])):
-        if explain is pairs_of and engine.n_players > 100:
-            continue  # matrices of so many would be most of the time
-        expected = explain(processor, some)
-        largest = np.abs(expected).max(axis=tuple(range(1, expected.ndim - 1)), keepdims=True, initial=0)
-        for dtype, tolerance in TOLERANCE.items():
-            error = np.abs(explain(engine, some, dtype) - expected)
-            scale = largest if dtype == "float64" else largest.max(axis=0)
-            # A row may have no value but those that are beside nothing in any leaf.
-            least = 1e-18 * np.abs(ensemble.value).max()
-            assert (error <= tolerance * scale + least).all(), (explain.__name__, dtype)
+    devices.assert_as_the_processor(engine, rows)
+    if engine.n_players <= 100:  # matrices of more would be most of the time
+        devices.assert_as_the_processor(engine, rows[:20], pairs_of)
 
 
 @pytest.mark.parametrize("seed", range(6))

@@ -1,7 +1,6 @@
 """Values against background rows on a device are the processor's, wherever the kernels run.
 
-Besides what all engines promise (`test_contract.py`). In float64 to 1e-12 of the largest value of a row's
-output, in float32 to 1e-6 of that of all rows, as the documentation says: several times what is found.
+Besides what all engines promise (`test_contract.py`). How close they are is in `devices.py`.
 """
 
 from __future__ import annotations
@@ -10,10 +9,10 @@ import logging
 from dataclasses import replace
 from typing import Any
 
+import devices
 import numpy as np
-import numpy.typing as npt
 import pytest
-from devices import DEVICES, table_engine
+from devices import TOLERANCE, Rows, table_engine, values_of
 from plain_device import PlainDevice
 from strategies import chain, complete, copies, random_ensemble, random_rows, rows_as_read
 
@@ -25,21 +24,6 @@ from linear_treeshap.engines.indices import index_of
 from linear_treeshap.model.ensemble import TreeEnsemble
 from linear_treeshap.players.players import Players
 
-Rows = npt.NDArray[np.floating]
-
-TOLERANCE = {"float64": 1e-12, "float32": 1e-6}
-
-
-@pytest.fixture(params=list(DEVICES))
-def device(request: pytest.FixtureRequest) -> Device:
-    return DEVICES[request.param]()
-
-
-def values_of(engine: Any, rows: Rows, dtype: str = "float64") -> Rows:
-    out = np.full((len(rows), engine.n_players, engine.n_outputs), np.nan, dtype=dtype)
-    engine.values(rows, out)
-    return out
-
 
 def drawn(rng: np.random.Generator, ensemble: TreeEnsemble, n_rows: int) -> Background:
     return Background(rows_as_read(rng, ensemble, n_rows), rng.random(n_rows))
@@ -49,13 +33,7 @@ def assert_as_the_processor(
     ensemble: TreeEnsemble, background: Background, rows: Rows, device: Device, **options: Any
 ) -> Any:
     engine = table_engine(ensemble, background, device, **options)
-    expected = values_of(engine._processor, rows)
-    largest = np.abs(expected).max(axis=1, keepdims=True, initial=0)
-    least = 1e-18 * np.abs(ensemble.value).max()  # of rows that have no value at all
-    for dtype, tolerance in TOLERANCE.items():
-        error = np.abs(values_of(engine, rows, dtype) - expected)
-        scale = largest if dtype == "float64" else largest.max(axis=0)
-        assert (error <= tolerance * scale + least).all(), dtype
+    devices.assert_as_the_processor(engine, rows)
     return engine._tables
 
 
