@@ -16,9 +16,9 @@ from __future__ import annotations
 from collections.abc import Callable, Collection, Iterator, Sequence
 from dataclasses import dataclass
 from fractions import Fraction
-from functools import cache, cached_property
+from functools import cache, cached_property, lru_cache
 from itertools import combinations
-from math import factorial, prod
+from math import factorial, lcm, prod
 from typing import Any, Literal
 
 import numpy as np
@@ -36,7 +36,7 @@ __all__ = [
     "shapley_weight",
 ]
 
-#: An array of `Fraction`. All arrays of this file are of this kind.
+#: An array of `Fraction`, or of 0 and 1. All arrays of this file are of this kind.
 Exact = npt.NDArray[np.object_]
 
 #: (present, others) -> what the coalitions of this size count for; see `shapley_weight`.
@@ -116,10 +116,13 @@ def interaction_index(
         for tree in range(ensemble.n_trees):
             game = _Game(ensemble, tree, player_of, present, absent)
             parts: Iterator[Any] = iter([game]) if by == "definition" else game.leaves()
+            of_tree: dict[tuple[int, ...], Any] = {}
             for part in parts:
                 for members in combinations(sorted(part.players), order):
-                    found = index.setdefault(members, _zeros(ensemble.n_outputs))
-                    found[game.outputs] += probability * part.index(members, weight)
+                    of_tree[members] = of_tree.get(members, 0) + part.index(members, weight)
+            for members, value in of_tree.items():
+                found = index.setdefault(members, _zeros(ensemble.n_outputs))
+                found[game.outputs] += probability * value
     return index
 
 
@@ -154,7 +157,7 @@ class _Game:
         self.children = list(zip(ensemble.left[nodes].tolist(), ensemble.right[nodes].tolist(), strict=True))
         #: Per node, the player it splits on; None at a leaf.
         self.splits_on = [player_of[f] if f >= 0 else None for f in ensemble.feature[nodes].tolist()]
-        self.leaf_value = _exact(ensemble.value[nodes])
+        self.leaf_value = _leaf_values(ensemble)[nodes]
         #: Per node, the share of its parent's rows that it gets when the parent's player is present
         #: (1 or 0), and when it is absent.
         self.present, self.absent = present[nodes], absent[nodes]
@@ -189,18 +192,19 @@ class _Game:
         return total
 
     def leaves(self) -> Iterator[_Leaf]:
-        """The tree as a sum of leaves, each a game of its own."""
-        pending: list[tuple[int, dict[int, tuple[Fraction, Fraction]]]] = [(0, {})]
+        """The tree as a sum of leaves, each a game of its own. One that no coalition reaches is left out."""
+        pending: list[tuple[int, dict[int, tuple[int, Fraction]]]] = [(0, {})]
         while pending:
             node, path = pending.pop()
             player = self.splits_on[node]
             if player is None:
                 yield _Leaf(self.leaf_value[node], path)
                 continue
-            a, c = path.get(player, (Fraction(1), Fraction(1)))
+            a, c = path.get(player, (1, Fraction(1)))
             for child in self.children[node]:
                 step = (a * self.present[child], c * self.absent[child])
-                pending.append((child, {**path, player: step}))
+                if any(step):
+                    pending.append((child, {**path, player: step}))
 
 
 @dataclass(frozen=True)
@@ -208,47 +212,66 @@ class _Leaf:
     """A leaf's share of the game: coalition A is worth ``value · Π_{in A} a · Π_{not in A} c``."""
 
     value: Exact  # (width,)
-    players: dict[int, tuple[Fraction, Fraction]]  # (a, c) of each player on the path; a is 0 or 1
+    players: dict[int, tuple[int, Fraction]]  # (a, c) of each player on the path; a is 0 or 1
 
-    def index(self, members: tuple[int, ...], weight: Weight) -> Exact:
+    def index(self, members: tuple[int, ...], weight: Weight) -> Exact | Literal[0]:
         """As `_Game.index`, which for a product is ``value · Π_members (a - c) · Σ_k weight(k) · P_k``.
 
         ``P_k`` sums over the coalitions of k others: it is the coefficient of ``z^k`` in the product
         of ``a·z + c`` over the others. Players with a = 0 bring a plain factor: ``c``, or ``-c`` for
-        a member. Players with a = 1 form a monic polynomial, from which a member's factor is taken
-        out again by synthetic division. So nothing is ever divided by a cover.
+        a member. Players with a = 1 and ``c = p / q`` bring ``q·z + p``, or ``q - p`` for a member,
+        and all of them a factor ``1 / q``. So they form a polynomial of whole numbers, from which a
+        member's factor is taken out again, and fractions are reduced once, at the end.
         """
-        factor = prod((c for a, c in self.players.values() if not a), start=Fraction(1))
+        satisfied = [c for a, c in map(self.players.__getitem__, members) if a]
+        factor = prod(c.denominator - c.numerator for c in satisfied)
         if not factor:
-            return _zeros(len(self.value))
+            return 0
         polynomial = self.satisfied_polynomial
-        for member in members:
-            a, c = self.players[member]
-            factor *= 1 - c if a else -1
-            if a:
-                polynomial = _divide(polynomial, c)
-        others = len(self.players) - len(members)
-        mean: Fraction = sum((p * weight(k, others) for k, p in enumerate(polynomial)), start=Fraction(0))
-        index: Exact = self.value * (factor * mean)
+        for c in satisfied:
+            polynomial = _divide(polynomial, c)
+        weights, denominator = _whole_weights(weight, len(self.players) - len(members))
+        total = sum(p * w for p, w in zip(polynomial, weights, strict=False))  # of its degree, at most
+        sign = (-1) ** (len(members) - len(satisfied))
+        index: Exact = self.value_of_all * Fraction(sign * factor * total, denominator)
         return index
 
     @cached_property
-    def satisfied_polynomial(self) -> list[Fraction]:
-        """Coefficients, lowest first, of the product of ``z + c`` over the players with a = 1."""
-        polynomial = [Fraction(1)]
+    def value_of_all(self) -> Exact:
+        """(width,) the value times what every player brings, a member or not."""
+        factors = (Fraction(1, c.denominator) if a else c for a, c in self.players.values())
+        value: Exact = self.value * prod(factors, start=Fraction(1))
+        return value
+
+    @cached_property
+    def satisfied_polynomial(self) -> list[int]:
+        """Coefficients, lowest first, of the product of ``q·z + p`` over the players with a = 1."""
+        polynomial = [1]
         for a, c in self.players.values():
             if a:
-                times_z, times_c = [Fraction(0), *polynomial], [*(c * p for p in polynomial), Fraction(0)]
-                polynomial = [s + p for s, p in zip(times_z, times_c, strict=True)]
+                times_z = [0, *(c.denominator * k for k in polynomial)]
+                times_1 = [*(c.numerator * k for k in polynomial), 0]
+                polynomial = [s + t for s, t in zip(times_z, times_1, strict=True)]
         return polynomial
 
 
-def _divide(polynomial: list[Fraction], c: Fraction) -> list[Fraction]:
-    """The polynomial without its factor ``z + c``, by synthetic division from the top down."""
-    quotient = [polynomial[-1]]
+def _divide(polynomial: list[int], c: Fraction) -> list[int]:
+    """The polynomial without its factor ``q·z + p``, where ``c = p / q``, from the top down.
+
+    Nothing is left over at any step: p and q have no common divisor, so the quotient has whole numbers.
+    """
+    quotient, p, q = [polynomial[-1] // c.denominator], c.numerator, c.denominator
     for coefficient in polynomial[-2:0:-1]:
-        quotient.append(coefficient - c * quotient[-1])
+        quotient.append((coefficient - p * quotient[-1]) // q)
     return quotient[::-1]
+
+
+@lru_cache(maxsize=1000)
+def _whole_weights(weight: Weight, others: int) -> tuple[list[int], int]:
+    """The weights of coalitions of every size, as whole numbers over a common denominator."""
+    weights = [weight(present, others) for present in range(others + 1)]
+    denominator = lcm(*(w.denominator for w in weights))
+    return [w.numerator * (denominator // w.denominator) for w in weights], denominator
 
 
 def _subsets(players: Collection[int]) -> Iterator[frozenset[int]]:
@@ -276,12 +299,11 @@ def _paths(ensemble: TreeEnsemble, rows: npt.ArrayLike) -> Exact:
     """(n_rows, n_nodes) 1 where the row, standing at the node's parent, would go to the node, else 0."""
     _require_numbers(ensemble)
     numbers = ensemble.cast_rows(rows)
-    paths = np.full((len(numbers), ensemble.n_nodes), Fraction(1), dtype=object)
+    paths = np.full((len(numbers), ensemble.n_nodes), 1, dtype=object)
     for node in np.flatnonzero(~ensemble.is_leaf).tolist():
         left, right = _children(ensemble, node)
         goes_left = ensemble.goes_left(node, numbers[:, ensemble.feature[node]])
-        paths[:, left] = [Fraction(int(goes)) for goes in goes_left]
-        paths[:, right] = 1 - paths[:, left]
+        paths[:, left], paths[:, right] = goes_left.astype(int), 1 - goes_left.astype(int)
     return paths
 
 
@@ -303,6 +325,7 @@ def _absences(
         yield path, row_weight / sum(exact_weights)
 
 
+@lru_cache(maxsize=4)
 def _cover_shares(ensemble: TreeEnsemble) -> Exact:
     """(n_nodes,) each node's share of its own and its sibling's cover; one half if they have none."""
     shares = np.full(ensemble.n_nodes, Fraction(1), dtype=object)
@@ -318,6 +341,12 @@ def _cover_shares(ensemble: TreeEnsemble) -> Exact:
 def _children(ensemble: TreeEnsemble, node: int) -> tuple[int, int]:
     root = ensemble.tree_offsets[ensemble.tree_of_node[node]]
     return int(root + ensemble.left[node]), int(root + ensemble.right[node])
+
+
+@lru_cache(maxsize=4)
+def _leaf_values(ensemble: TreeEnsemble) -> Exact:
+    """(n_nodes, width) kept, with shares of covers, for the next row of the same trees."""
+    return _exact(ensemble.value)
 
 
 def _exact(numbers: npt.NDArray[np.float64]) -> Exact:
