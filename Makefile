@@ -18,8 +18,9 @@ ENGINES := .venv/engines-$(VERSION)
 ENGINES_PACKAGE := build/engines/$(VERSION)
 # Programs that call shap hold each other's libraries back, too.
 DOWNSTREAM := .venv/downstream-$(VERSION)
-# A test module runs on one core, because its tests share the models they train.
-ON_ALL_CORES := --numprocesses=auto --dist=loadfile
+# A test module runs on one core, because its tests share the models they train. In their own order: modules of few
+# and long tests would else be the last ones, when some cores have nothing left to do.
+ON_ALL_CORES := --numprocesses=auto --dist=loadfile --no-loadscope-reorder
 
 .PHONY: help demo test test-engines test-downstream test-fasttreeshap test-sanitized test-threads release-check test-gpu zoo-files fuzz fuzz-readers soak docs lint format bench bench-engines bench-paper clean
 
@@ -29,8 +30,9 @@ help:  ## List these commands
 demo: $(VENV)/.package $(VENV)/.demo  ## Train a model, explain every row, look at the result
 	$(RUN) examples/demo.py
 
+# Libraries train small models on one thread each: more of them would wait, busily, for cores that other tests use.
 test: $(VENV)/.package $(VENV)/.test  ## Run the whole test suite
-	$(RUN) -m pytest $(ON_ALL_CORES)
+	OMP_NUM_THREADS=1 $(RUN) -m pytest $(ON_ALL_CORES)
 
 # On real engines, each with two workers. An engine that does not start fails.
 test-engines: $(ENGINES)/.engines $(ENGINES_PACKAGE)/.package  ## Run what runs on Spark, Dask, Ray and MLflow (needs Java 17)
