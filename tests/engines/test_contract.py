@@ -169,10 +169,10 @@ def test_works_after_a_fork_in_the_midst_of_other_threads_work(name: str, explai
     assert all(other.result() for other in others)
 
 
-#: Copies of the trees, so that a call takes many seconds.
+#: Copies of the trees, so that a call takes many seconds: few of them where rows take long.
 LONG_CASE = """
-from engine_cases import forest_for
-case, rows = forest_for({name!r}, n_copies=20)
+from engine_cases import CASES, forest_for
+case, rows = forest_for({name!r}, n_copies=CASES[{name!r}].n_copies_for(20_000))
 X = np.tile(rows(1000), ({times}, 1))
 out = np.empty((len(X), *case.shape))
 """

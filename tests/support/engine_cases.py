@@ -49,12 +49,18 @@ class Kind:
     #: How deep trees are, and how many background rows there are.
     max_depth: int = 9
     n_background: int = 1
+    #: Enough for several chunks, or blocks of a device.
+    n_trees: int = 120
     #: Rows that keep it busy for longer than it goes without looking up.
     n_long: int = 4_000
     #: Is float32 output the float64 output, rounded? Else it is as close as the engine says.
     rounds_float32: bool = True
     #: (ensemble, row, background) → the same by the definition, in fractions.
     definition: Callable[[TreeEnsemble, Rows, Background], Any] | None = None
+
+    def n_copies_for(self, n_rows: int) -> int:
+        """Copies of the trees with which so many rows take ten times as long as `n_long` rows of one."""
+        return max(1, min(20, 10 * self.n_long // n_rows))
 
 
 def _values(ensemble: TreeEnsemble, background: Background, kernel: str | None) -> Case:
@@ -129,6 +135,10 @@ def _background_on_device(name: str) -> Callable[[TreeEnsemble, Background, str 
     return make
 
 
+#: Trees of a case on a device: threads of one without a GPU run one after another, in plain C++.
+N_TREES = {name: 120 if name == "gpu" else 40 for name in DEVICES}
+
+
 def _mean(background: Background) -> dict[str, Any]:
     weights = None if background.weights is None else background.weights.tolist()
     return {"background": background.rows, "background_weights": weights}
@@ -165,6 +175,7 @@ CASES = {
     **{
         f"values on {name}": Kind(
             _on_device(name),
+            n_trees=N_TREES[name],
             n_long=400_000 if name == "gpu" else 4_000,
             rounds_float32=False,
             definition=lambda e, x, b: oracle.shapley_values(e, x, by="leaves"),
@@ -174,6 +185,7 @@ CASES = {
     **{
         f"pairs on {name}": Kind(
             _on_device(name, 2),
+            n_trees=N_TREES[name],
             n_long=100_000 if name == "gpu" else 2_000,
             rounds_float32=False,
             definition=lambda e, x, b: oracle.interaction_values(e, x, by="leaves"),
@@ -185,6 +197,7 @@ CASES = {
             _background_on_device(name),
             max_depth=20,  # tables, and leaves that are in none
             n_background=40,
+            n_trees=N_TREES[name],
             n_long=100_000 if name == "gpu" else 2_000,
             rounds_float32=False,
             definition=_against_background,
@@ -195,12 +208,12 @@ CASES = {
 
 
 def forest_for(
-    name: str, *, n_trees: int = 120, n_copies: int = 1, kernel: str | None = None, **options: Any
+    name: str, *, n_trees: int | None = None, n_copies: int = 1, kernel: str | None = None, **options: Any
 ) -> tuple[Case, Callable[[int], Rows]]:
     """A case of a random forest, and a source of rows for it."""
     kind, rng = CASES[name], np.random.default_rng(1)
     options = {"n_features": 12, "max_leaves": 60, "n_outputs": 2, "max_depth": kind.max_depth, **options}
-    ensemble = copies(random_ensemble(rng, n_trees=n_trees, **options), n_copies)
+    ensemble = copies(random_ensemble(rng, n_trees=n_trees or kind.n_trees, **options), n_copies)
     background = Background(random_rows(rng, ensemble, kind.n_background), rng.random(kind.n_background))
     return kind.make(ensemble, background, kernel), lambda n: random_rows(
         np.random.default_rng(2), ensemble, n
