@@ -112,7 +112,7 @@ def test_few_rows_of_a_large_model_equal_the_definition(
     small = random_ensemble(
         rng, n_features=7, n_trees=4, max_depth=9, dtype=dtype, zero_cover=True, **vectors
     )
-    times = 4_000_000 // (small.n_nodes * n_outputs)  # some 32 MiB of constants, and more
+    times = 1_500_000 // (small.n_nodes * n_outputs)  # three times as many as take 32 MiB of constants
     engine = value_engine(copies(small, times), kernel=kernel)
     rows = rows_as_read(rng, small, 12)
     expected = times * np.array(
@@ -139,7 +139,7 @@ def test_a_large_model_keeps_its_digits_where_rare_leaves_are_huge(features: lis
     """Players with an absent weight of 1e-9, repeated or in a clean bottom; leaves as huge as rare."""
     small = chain(features, share=1e-3)
     rare = dataclasses.replace(small, value=small.value / np.maximum(small.reach, 1e-30)[:, None])
-    times = 300_000
+    times = 150_000
     engine = value_engine(copies(rare, times), kernel=kernel)
     rows = np.array(list(itertools.product([-1.0, 1.0], repeat=3)))
     exact = [oracle.as_float(oracle.shapley_values(rare, row)) for row in rows]
