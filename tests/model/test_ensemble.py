@@ -9,9 +9,10 @@ from typing import Any
 
 import numpy as np
 import pytest
+from drawn import ensembles
 from hypothesis import given, settings
 from hypothesis import strategies as st
-from strategies import chain, ensembles, random_ensemble, random_rows
+from strategies import chain, random_ensemble, random_rows
 
 from linear_treeshap import oracle, paper
 from linear_treeshap.errors import InputError, ModelError

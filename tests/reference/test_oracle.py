@@ -10,9 +10,10 @@ from typing import Any
 import numpy as np
 import numpy.typing as npt
 import pytest
+from drawn import ensembles
 from hypothesis import given, settings
 from hypothesis import strategies as st
-from strategies import chain, ensembles, random_ensemble, random_rows
+from strategies import chain, random_ensemble, random_rows
 
 from linear_treeshap import oracle
 from linear_treeshap.errors import InputError

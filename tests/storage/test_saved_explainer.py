@@ -15,9 +15,9 @@ from typing import Any
 import numpy as np
 import pytest
 import zoo
+from drawn import ensembles
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
-from strategies import ensembles
 
 from linear_treeshap import TreeEnsemble, TreeExplainer, import_model, load, save
 from linear_treeshap.errors import AdditivityError, FileFormatError, InputError

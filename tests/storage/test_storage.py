@@ -16,9 +16,10 @@ from typing import Any
 
 import numpy as np
 import pytest
+from drawn import ensembles
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
-from strategies import ensembles, random_ensemble
+from strategies import random_ensemble
 
 from linear_treeshap import TreeEnsemble, import_model
 from linear_treeshap.errors import FileFormatError, LinearTreeShapError, ModelError

@@ -1,6 +1,6 @@
 """Random ensembles and the rows that hurt them.
 
-`random_ensemble` and `random_rows` need a NumPy generator and nothing else; `ensembles` hands the
+`random_ensemble` and `random_rows` need a NumPy generator and nothing else; `drawn.ensembles` hands the
 same ensembles to hypothesis, with sizes that shrink. `chain` makes the deepest tree there is, `complete` the
 bushiest, `copies` many trees of few.
 """
@@ -13,7 +13,6 @@ from typing import Any, Literal
 
 import numpy as np
 import numpy.typing as npt
-from hypothesis import strategies as st
 
 from linear_treeshap.model.ensemble import TreeEnsemble
 from linear_treeshap.model.row_format import RowFormat
@@ -22,7 +21,6 @@ __all__ = [
     "chain",
     "complete",
     "copies",
-    "ensembles",
     "random_ensemble",
     "random_rows",
     "rows_as_read",
@@ -148,15 +146,20 @@ def _random_tree(
 
 def _random_share(rng: np.random.Generator, cover: int, zero: bool) -> float:
     if zero and (cover < 2 or rng.random() < 0.25):
-        return float(rng.choice([0, cover]))
+        return float(_one_of(rng, [0, cover]))
     uneven = [1, cover - 1, max(1, cover // 1000), cover - cover // 2]
-    return float(rng.choice(uneven) if rng.random() < 0.4 else rng.integers(1, cover))
+    return float(_one_of(rng, uneven) if rng.random() < 0.4 else rng.integers(1, cover))
 
 
 def _random_threshold(rng: np.random.Generator) -> float:
     if rng.random() < 0.05:
-        return float(rng.choice([-np.inf, np.inf, np.finfo(np.float32).max]))
-    return float(rng.choice(THRESHOLDS)) if rng.random() < 0.8 else float(rng.normal())
+        return float(_one_of(rng, [-np.inf, np.inf, np.finfo(np.float32).max]))
+    return float(_one_of(rng, THRESHOLDS)) if rng.random() < 0.8 else float(rng.normal())
+
+
+def _one_of(rng: np.random.Generator, options: Sequence[float]) -> float:
+    """As ``rng.choice``, which makes an array of them first."""
+    return options[int(rng.integers(len(options)))]
 
 
 def random_rows(rng: np.random.Generator, ensemble: TreeEnsemble, n_rows: int) -> Rows:
@@ -185,22 +188,6 @@ def rows_as_read(rng: np.random.Generator, ensemble: TreeEnsemble, n_rows: int) 
     """The same in the type of number that the model reads."""
     with np.errstate(over="ignore"):  # beyond float32 is infinity
         return random_rows(rng, ensemble, n_rows).astype(ensemble.row_format.numpy_dtype)
-
-
-@st.composite
-def ensembles(draw: st.DrawFn, *, max_features: int = 5, max_depth: int = 8) -> TreeEnsemble:
-    """What `random_ensemble` makes, of every kind; hypothesis shrinks the sizes."""
-    n_outputs = draw(st.integers(1, 3))
-    return random_ensemble(
-        np.random.default_rng(draw(st.integers(0, 2**32 - 1))),
-        n_features=draw(st.integers(1, max_features)),
-        n_trees=draw(st.integers(1, 3)),
-        max_depth=draw(st.integers(0, max_depth)),
-        n_outputs=n_outputs,
-        vector_leaves=draw(st.booleans()),
-        zero_cover=draw(st.booleans()),
-        dtype=draw(st.sampled_from(["float32", "float64"])),
-    )
 
 
 def chain(features: Sequence[int], *, share: float | Sequence[float] = 0.5) -> TreeEnsemble:
