@@ -56,7 +56,7 @@ def test_a_daemon_thread_that_explains_does_not_disturb_the_end(name: str) -> No
     background, call = CALLS[name]
     support = str(Path(__file__).parents[1] / "support")
     scripts = [
-        SCRIPT.format(support=support, background=background, call=call, moment=0.2 + 0.013 * run)
+        SCRIPT.format(support=support, background=background, call=call, moment=0.05 + 0.013 * run)
         for run in range(N_RUNS)
     ]
     runs = [
