@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable
 from fractions import Fraction
+from functools import cache
 from itertools import combinations
 from math import comb
 from typing import Any
@@ -158,15 +159,23 @@ def test_k_sii_is_sii_with_larger_sets_taken_off(order: int) -> None:
             np.testing.assert_allclose(total, ensemble.predict(x[None])[0], rtol=0, atol=1e-12)
 
 
+@cache
+def cases_with_moebius(seed: int) -> list[tuple[TreeEnsemble, npt.NDArray[Any], list[Exact]]]:
+    """With the coefficients of every row, which are the same for all indices."""
+    rng, found = np.random.default_rng(seed), []
+    for zero_cover in (False, False, True):
+        ensemble, rows = case(rng, max_depth=7, n_outputs=2, vector_leaves=True, zero_cover=zero_cover)
+        found.append((ensemble, rows, [moebius_of(ensemble, x) for x in rows]))
+    return found
+
+
 @pytest.mark.parametrize("order", [1, 2, 3, 4, N_FEATURES])
 @pytest.mark.parametrize("kind", KINDS)
 def test_indices_by_their_moebius_coefficients(kind: str, order: int) -> None:
     """Each as a sum over the coefficients of larger sets, in fractions."""
-    rng = np.random.default_rng(order)
-    for zero_cover in (False, False, True):
-        ensemble, rows = case(rng, max_depth=7, n_outputs=2, vector_leaves=True, zero_cover=zero_cover)
-        for f, x in zip(by_set(ensemble, rows, kind, order), rows, strict=True):
-            assert_equal_sets(f, by_moebius(moebius_of(ensemble, x), kind, order), ensemble)
+    for ensemble, rows, coefficients in cases_with_moebius(order):
+        for f, moebius in zip(by_set(ensemble, rows, kind, order), coefficients, strict=True):
+            assert_equal_sets(f, by_moebius(moebius, kind, order), ensemble)
 
 
 @pytest.mark.parametrize(("kind", "weights"), [("FSII", "shapley"), ("FBII", "banzhaf")])

@@ -111,7 +111,8 @@ def test_calibrated_values_are_those_of_the_convention(base: str, method: str) -
         p = [fold.predict_proba(some)[:, 1] for some in (rows, background)]
         for i, row in enumerate(rows):
             for z, other in enumerate(background):
-                values = oracle.as_float(oracle.shapley_values(trees, row, background=[other]))[:, -1]
+                exact = oracle.shapley_values(trees, row, background=[other], by="leaves")
+                values = oracle.as_float(exact)[:, -1]
                 assert raw[0][i] != raw[1][z]
                 expected[i] += values * (p[0][i] - p[1][z]) / (raw[0][i] - raw[1][z])
     expected /= len(model.calibrated_classifiers_) * len(background)
@@ -130,7 +131,7 @@ def test_calibrated_values_of_classes_are_those_of_the_convention(base: str, met
     expected: Any = np.zeros((4, 3))
     for fold, other in itertools.product(model.calibrated_classifiers_, background):
         trees = import_model(fold.estimator)
-        values = oracle.as_float(oracle.shapley_values(trees, row, background=[other]))
+        values = oracle.as_float(oracle.shapley_values(trees, row, background=[other], by="leaves"))
         a, b = trees.predict(np.array([row, other]))
         matrix = np.eye(3)
         for is_of_each, step in _steps(fold, base):
@@ -193,7 +194,8 @@ def test_votes_of_classes_are_those_of_the_convention() -> None:
     for i, row in enumerate(rows):
         for z, other in enumerate(background):
             found = [
-                oracle.as_float(oracle.shapley_values(e, row, background=[other])) for e in (boosted, forest)
+                oracle.as_float(oracle.shapley_values(e, row, background=[other], by="leaves"))
+                for e in (boosted, forest)
             ]
             expected[i] += (found[0] @ matrix[i, z].T + 2 * found[1]) / 3 / len(background)
     np.testing.assert_allclose(values, expected, rtol=0, atol=1e-12)

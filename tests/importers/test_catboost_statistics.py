@@ -176,13 +176,14 @@ def test_background_rows_are_looked_up_too() -> None:
     assert in_trees.combined
     assert len(asked) <= 12, "too many players for their coalitions to be enumerated"
     for row, values in zip(rows, explainer.shap_values(X), strict=True):
-        outputs = {}
-        for coalition in range(1 << len(asked)):
-            present = np.isin(in_trees.of_column, asked[(coalition >> np.arange(len(asked))) & 1 == 1])
-            outputs[coalition] = ensemble.predict(np.where(present, row, others)).mean()
+        coalitions = range(1 << len(asked))
+        bits = np.array(coalitions)[:, None] >> np.arange(len(asked)) & 1 == 1
+        present = np.array([np.isin(in_trees.of_column, asked[some]) for some in bits])
+        hybrids = np.where(present[:, None], row, others)  # of every coalition with every background row
+        outputs = ensemble.predict(hybrids.reshape(-1, len(row))).reshape(hybrids.shape[:2]).mean(axis=1)
         exact = np.zeros(in_trees.n_players)
         for place, player in enumerate(asked):
-            for coalition in (c for c in outputs if not c >> place & 1):
+            for coalition in (c for c in coalitions if not c >> place & 1):
                 weight = 1 / (len(asked) * comb(len(asked) - 1, coalition.bit_count()))
                 exact[player] += weight * (outputs[coalition | 1 << place] - outputs[coalition])
         np.testing.assert_allclose(values, exact, rtol=0, atol=1e-12)

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from dataclasses import replace
+from functools import cache
 from typing import Any
 
 import numpy as np
@@ -53,7 +54,8 @@ def test_values_are_those_of_the_definition(dtype: str, monkeypatch: pytest.Monk
         rows = rows_as_read(rng, ensemble, 9)
         np.testing.assert_array_equal(cut.predict(rows), ensemble.predict(rows))
         np.testing.assert_allclose(cut.expected_value, ensemble.expected_value, rtol=1e-14, atol=1e-14)
-        expected = np.array([oracle.as_float(oracle.shapley_values(ensemble, x)) for x in rows])
+        exact = [oracle.shapley_values(ensemble, x, by="leaves") for x in rows]
+        expected = np.array([oracle.as_float(values) for values in exact])
         engine = ValueEngine(Program(ensemble))
         assert engine._walked.ensemble.width == 1
         found = np.empty((len(rows), 6, 4))
@@ -62,12 +64,17 @@ def test_values_are_those_of_the_definition(dtype: str, monkeypatch: pytest.Monk
         np.testing.assert_array_equal(found[..., 3], 0)
 
 
+@cache
+def forest_of_digits() -> tuple[TreeEnsemble, Any]:
+    datasets, ensembles = pytest.importorskip("sklearn.datasets"), pytest.importorskip("sklearn.ensemble")
+    X, y = datasets.load_digits(return_X_y=True)
+    return import_model(ensembles.RandomForestClassifier(12, random_state=0).fit(X, y)), X
+
+
 @pytest.mark.parametrize("n_rows", [1, 9, 200])
 def test_a_deep_forest_of_many_classes_is_cut(n_rows: int) -> None:
     """Ten digits: a fifth of the leaves times outputs is left, and values are those of the whole trees."""
-    datasets, ensembles = pytest.importorskip("sklearn.datasets"), pytest.importorskip("sklearn.ensemble")
-    X, y = datasets.load_digits(return_X_y=True)
-    ensemble = import_model(ensembles.RandomForestClassifier(12, random_state=0).fit(X, y))
+    ensemble, X = forest_of_digits()
     rows = np.ascontiguousarray(X[:n_rows], dtype=np.float32)
     explainer = TreeExplainer(ensemble)
     assert explainer._engine._walked.ensemble.n_leaves < 0.4 * 10 * ensemble.n_leaves  # type: ignore[attr-defined]
