@@ -74,14 +74,16 @@ def hand_over_sklearn(model: Any) -> None:
                 getattr(estimator.tree_, name)
 
 
-def seconds(run: Callable[[], object]) -> float:
-    """Processor time, the best of five, because others use the machine too."""
-    times = []
+def seconds(run: Callable[[], object], enough: float = 0.0) -> float:
+    """Processor time, the best of five, because others use the machine too, or the first that is enough."""
+    best = float("inf")
     for _ in range(5):
         start = time.process_time()
         run()
-        times.append(time.process_time() - start)
-    return min(times)
+        best = min(best, time.process_time() - start)
+        if best <= enough:
+            break
+    return best
 
 
 def assert_quick(model: Any, hand_over: Callable[[], object] = lambda: None) -> None:
@@ -90,7 +92,9 @@ def assert_quick(model: Any, hand_over: Callable[[], object] = lambda: None) -> 
     Python objects per node or per tree would take from four seconds to fifty.
     """
     n_nodes = import_model(model).n_nodes
-    own = seconds(lambda: import_model(model)) - seconds(hand_over)
+    own = seconds(lambda: import_model(model), enough=3e-6 * n_nodes)
+    if own > 3e-6 * n_nodes:
+        own -= seconds(hand_over)
     assert own <= 3e-6 * n_nodes, f"{own / n_nodes * 1e6:.2f} s per million nodes ({n_nodes} nodes)"
 
 
@@ -182,7 +186,8 @@ def test_a_file_is_read_quickly(form: str, depth: int, large_file: Any) -> None:
 @shapes
 def test_what_was_read_is_compiled_quickly(depth: int, large_file: Any) -> None:
     ensemble = import_model(large_file("ubj", depth)[1])
-    assert seconds(lambda: value_engine(ensemble)) <= 3e-6 * ensemble.n_nodes  # as above
+    limit = 3e-6 * ensemble.n_nodes  # as above
+    assert seconds(lambda: value_engine(ensemble), enough=limit) <= limit
 
 
 @pytest.mark.skipif(sys.platform != "linux", reason="peaks of memory are read from /proc")
