@@ -60,10 +60,10 @@ def _raw(model: Any, rows: Float64) -> Float64:
 def _by_enumeration(model: Any, row: Float64, background: Float64) -> Float64:
     """(n_features, n_outputs) Shapley values of what LightGBM predicts for all mixtures of rows."""
     n = len(row)
-    game = {
-        present: _raw(model, np.where(present, row, background)).mean(axis=0)
-        for present in itertools.product((False, True), repeat=n)
-    }
+    coalitions = list(itertools.product((False, True), repeat=n))
+    mixtures = np.where(np.array(coalitions)[:, None], row, background)  # each with every background row
+    raw = _raw(model, mixtures.reshape(-1, n)).reshape(*mixtures.shape[:2], -1)
+    game = dict(zip(coalitions, raw.mean(axis=1), strict=True))
     out = np.zeros((n, len(game[(True,) * n])))
     for present, value in game.items():
         for player in range(n):
