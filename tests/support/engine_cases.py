@@ -171,7 +171,7 @@ CASES = {
     ),
     "lines": Kind(_lines, max_depth=5, n_background=40, n_long=6_000),
     "probabilities": Kind(_probabilities, n_background=40),
-    "probabilities of classes": Kind(_classes, n_background=8),
+    "probabilities of classes": Kind(_classes, n_background=8, n_long=2_000),
     **{
         f"values on {name}": Kind(
             _on_device(name),
