@@ -31,8 +31,9 @@ demo: $(VENV)/.package $(VENV)/.demo  ## Train a model, explain every row, look 
 	$(RUN) examples/demo.py
 
 # Libraries train small models on one thread each: more of them would wait, busily, for cores that other tests use.
+# (The limit is for LightGBM, which counts the cores itself.)
 test: $(VENV)/.package $(VENV)/.test  ## Run the whole test suite
-	OMP_NUM_THREADS=1 $(RUN) -m pytest $(ON_ALL_CORES)
+	OMP_NUM_THREADS=1 OMP_THREAD_LIMIT=1 $(RUN) -m pytest $(ON_ALL_CORES)
 
 # On real engines, each with two workers. An engine that does not start fails.
 test-engines: $(ENGINES)/.engines $(ENGINES_PACKAGE)/.package  ## Run what runs on Spark, Dask, Ray and MLflow (needs Java 17)
