@@ -278,7 +278,7 @@ def generated(seed: int, n_rows: int = 2) -> tuple[TreeEnsemble, Float64]:
     return ensemble, random_rows(rng, ensemble, n_rows)
 
 
-@pytest.mark.parametrize("seeds", [range(start, start + 50) for start in range(0, 250, 50)], ids=str)
+@pytest.mark.parametrize("seeds", [range(start, start + 50) for start in range(0, 500, 50)], ids=str)
 def test_all_forms_equal_the_definition(seeds: range) -> None:
     """The main theorem: 1e-12 of the largest leaf value on trees of depth up to 8; 1e-14 was measured."""
     for seed in seeds:
