@@ -133,6 +133,7 @@ def audit() -> None:
 def contents() -> None:
     """What is in it (SBOM)."""
     target = BUILD / "sbom.cdx.json"
+    target.parent.mkdir(parents=True, exist_ok=True)
     command = [_tool("cyclonedx-py"), "requirements", "release/build.txt", "--pyproject", "pyproject.toml"]
     _run([*command, "--output-reproducible", "-o", str(target)])
     _say(f"{target.relative_to(ROOT)}: {target.stat().st_size} bytes")

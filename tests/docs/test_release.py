@@ -11,7 +11,7 @@ import pytest
 ROOT = Path(__file__).parents[2]
 sys.path.insert(0, str(ROOT))
 
-from release import version  # noqa: E402
+from release import check, version  # noqa: E402
 
 
 def read(name: str) -> str:
@@ -34,6 +34,15 @@ def test_a_tag_names_the_version_that_is_everywhere(monkeypatch: pytest.MonkeyPa
     assert len(version.mistakes("v1.2.4")) == 3
     (tmp_path / "CHANGELOG.md").write_text("# Changelog\n\n## [Unreleased] 1.2.3\n\n## [1.2.2] 2026-10-01\n")
     assert version.mistakes("v1.2.3") == ["CHANGELOG.md has 1.2.2, and the tag is v1.2.3"]
+
+
+def test_what_is_in_it_can_be_asked_for_first(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
+    """No other step has made the folder yet."""
+    monkeypatch.setattr(check, "ROOT", tmp_path)
+    monkeypatch.setattr(check, "BUILD", tmp_path / "build" / "release")
+    monkeypatch.setattr(check, "_run", lambda command: Path(command[-1]).write_text("{}"))
+    check.STEPS["contents"]()
+    assert (tmp_path / "build" / "release" / "sbom.cdx.json").exists()
 
 
 @pytest.mark.parametrize("name", ["build", "tools", "compilers", "wheels"])
