@@ -6,15 +6,17 @@ import json
 import struct
 import tracemalloc
 import zipfile
-from collections.abc import Callable
+from collections.abc import Callable, Iterable
 from pathlib import Path
 from typing import Any
 
 import numpy as np
+import numpy.typing as npt
 import pytest
 
 from linear_treeshap import RowFormat, TreeEnsemble, TreeExplainer, import_model
 from linear_treeshap.errors import FileFormatError, ModelError
+from linear_treeshap.importers import protobuf
 
 #: Far more than reading these files takes (some 100 KB), far less than what they claim (gigabytes).
 FEW_BYTES = 20_000_000
@@ -55,6 +57,18 @@ def stump(n_features: int) -> TreeEnsemble:
         base_values=np.array([10.0]),
         row_format=RowFormat(n_features),
     )
+
+
+def _field(number: int, content: bytes | int) -> bytes:
+    """A field of Protocol Buffers."""
+    if isinstance(content, bytes):
+        return _varint(number << 3 | 2) + _varint(len(content)) + content
+    return _varint(number << 3) + _varint(content)
+
+
+def _varint(number: int) -> bytes:
+    low, rest = number & 127, number >> 7
+    return bytes([low | 128]) + _varint(rest) if rest else bytes([low])
 
 
 # -- outputs ------------------------------------------------------------------------------------------------
@@ -211,18 +225,6 @@ def test_a_million_sparse_columns_are_explained() -> None:
 # -- categories ---------------------------------------------------------------------------------------------
 
 
-def _field(number: int, content: bytes | int) -> bytes:
-    """A field of Protocol Buffers."""
-    if isinstance(content, bytes):
-        return _varint(number << 3 | 2) + _varint(len(content)) + content
-    return _varint(number << 3) + _varint(content)
-
-
-def _varint(number: int) -> bytes:
-    low, rest = number & 127, number >> 7
-    return bytes([low | 128]) + _varint(rest) if rest else bytes([low])
-
-
 @pytest.mark.parametrize(
     ("inputs", "claimed", "message"),
     [
@@ -251,3 +253,114 @@ def test_a_mojo_s_labels_are_not_counted_for_every_column_again(tmp_path: Path) 
         archive.writestr("model.ini", f"[info]\nn_columns = 1000\n\n[domains]\n{lines}")
         archive.writestr("domains/d000.txt", labels)
     refused(path, match="claim to have more than 1,048,576 labels")
+
+
+# -- what is there once, and counted often ------------------------------------------------------------------
+
+
+def _onnx(operator: str, attributes: dict[str, bytes]) -> bytes:
+    """A model of one operator; attributes are the fields behind their names."""
+    listed = b"".join(_field(5, _field(1, name.encode()) + content) for name, content in attributes.items())
+    graph = _field(1, _field(1, b"X") + _field(4, operator.encode()) + listed) + _field(11, _field(1, b"X"))
+    return _field(1, 9) + _field(7, graph)
+
+
+def _integers(numbers: Iterable[int]) -> bytes:
+    return _field(8, b"".join(map(_varint, numbers)))
+
+
+def _tensor(numbers: npt.NDArray[Any]) -> bytes:
+    kind = {"f": 1, "B": 2}[numbers.dtype.char]
+    return _field(5, _field(2, kind) + _field(9, numbers.tobytes()))
+
+
+def test_a_long_kind_of_split_does_not_make_all_of_them_long(tmp_path: Path) -> None:
+    """Texts in an array have the room of the longest."""
+    path = tmp_path / "model.onnx"
+    modes = _field(9, b"BRANCH_" + b"X" * 20_000) + _field(9, b"LEAF") * 2000
+    path.write_bytes(_onnx("TreeEnsembleRegressor", {"nodes_modes": modes, "n_targets": _field(3, 1)}))
+    refused(path, match="splits of kind BRANCH_X")
+
+
+def test_a_tree_is_not_read_again_for_every_root(tmp_path: Path) -> None:
+    """A thousand trees that are one."""
+    n_nodes, n_roots = 300, 1000
+    path = tmp_path / "model.onnx"
+    below = [*range(1, n_nodes), 0]
+    attributes = {
+        "nodes_featureids": _integers([0] * n_nodes),
+        "nodes_truenodeids": _integers(below),
+        "nodes_falsenodeids": _integers([0] * n_nodes),
+        "nodes_trueleafs": _integers([0] * (n_nodes - 1) + [1]),
+        "nodes_falseleafs": _integers([1] * n_nodes),
+        "nodes_modes": _tensor(np.zeros(n_nodes, np.uint8)),
+        "nodes_splits": _tensor(np.zeros(n_nodes, np.float32)),
+        "leaf_targetids": _integers([0]),
+        "leaf_weights": _tensor(np.ones(1, np.float32)),
+        "tree_roots": _integers([0]),
+    }
+    path.write_bytes(_onnx("TreeEnsemble", attributes))
+    assert import_model(path).n_trees == 1
+    path.write_bytes(_onnx("TreeEnsemble", {**attributes, "tree_roots": _integers([0] * n_roots)}))
+    refused(path, match="child that is not there or another's")
+
+
+@pytest.mark.parametrize(("first", "message"), [(1, "share a child"), (0, "runs in a circle")])
+def test_questions_for_categories_follow_one_another_once(first: int, message: str, tmp_path: Path) -> None:
+    """Half of the nodes go on with the same chain of the other half, or the chain goes on with itself."""
+    n_nodes = 3000
+    path = tmp_path / "model.onnx"
+    number, last = np.arange(n_nodes), n_nodes
+    false = np.where(number < n_nodes // 2, n_nodes // 2, number + 1) if first else (number + 1) % n_nodes
+    modes = _field(9, b"BRANCH_EQ") * n_nodes + _field(9, b"LEAF") * 2
+    attributes = {
+        "nodes_modes": modes,
+        "nodes_treeids": _integers([0] * (n_nodes + 2)),
+        "nodes_nodeids": _integers(range(n_nodes + 2)),
+        "nodes_featureids": _integers([0] * (n_nodes + 2)),
+        "nodes_values": _tensor(np.arange(n_nodes + 2, dtype=np.float32)),
+        "nodes_truenodeids": _integers([last + 1] * n_nodes + [0, 0]),
+        "nodes_falsenodeids": _integers([*false.tolist(), 0, 0]),
+        "target_treeids": _integers([0, 0]),
+        "target_nodeids": _integers([last, last + 1]),
+        "target_ids": _integers([0, 0]),
+        "target_weights": _tensor(np.ones(2, np.float32)),
+        "n_targets": _field(3, 1),
+    }
+    path.write_bytes(_onnx("TreeEnsembleRegressor", attributes))
+    refused(path, match=message)
+
+
+def test_lists_of_numbers_are_not_looked_for_in_the_whole_rest(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Two fields in turns: to read such a message took the square of its length."""
+    n_looked_at = 0
+    varints = protobuf._varints
+
+    def counted(data: Any) -> Any:
+        nonlocal n_looked_at
+        n_looked_at += len(data)
+        return varints(data)
+
+    monkeypatch.setattr(protobuf, "_varints", counted)
+    content = (_field(1, 3) * 2 + _field(2, 1 << 40) * 2) * 500
+    found = protobuf.Message(content)
+    assert found.integers(1) == [3] * 1000
+    assert found.integers(2) == [1 << 40] * 1000
+    assert n_looked_at < 50 * len(content)
+    n_looked_at = 0
+    content = _field(1, 3) * 10_000
+    assert protobuf.Message(content).integers(1) == [3] * 10_000
+    assert n_looked_at < 3 * len(content)
+
+
+@pytest.mark.parametrize("n", [1, 2, 3, 14, 15, 16, 1000])
+def test_lists_of_any_length_are_read_as_they_are_written(n: int) -> None:
+    """However far it looks ahead; numbers of one to ten bytes, and floating-point numbers."""
+    numbers = [(1 << 7 * (i % 9)) + i for i in range(n)]
+    floats = np.arange(n, dtype="<f4")
+    content = b"".join(_field(2, number) for number in numbers)
+    content += b"".join(_varint(3 << 3 | 5) + number.tobytes() for number in floats) + _field(4, b"end")
+    found = protobuf.Message(content)
+    assert found.integers(2) == numbers
+    assert found.floats(3).tolist() == floats.tolist()
+    assert found.text(4) == "end"

@@ -272,7 +272,7 @@ def _older(node: _Node) -> _Tables:
         node=node.integers("nodes_nodeids"),
         feature=node.integers("nodes_featureids"),
         split=node.numbers("nodes_values"),
-        mode=np.array(node.texts("nodes_modes"), dtype=np.str_),
+        mode=_modes(node.texts("nodes_modes")),
         true=node.integers("nodes_truenodeids"),
         false=node.integers("nodes_falsenodeids"),
         tracks_true=tracks != 0 if len(tracks) else np.zeros(len(tree), dtype=np.bool_),
@@ -285,6 +285,17 @@ def _older(node: _Node) -> _Tables:
         n_outputs=n_outputs,
         output_names=tuple(map(str, labels)) or None,
     )
+
+
+def _modes(names: list[str]) -> npt.NDArray[np.str_]:
+    """The kinds of nodes. Each takes the room of the longest: one that is not known is refused first."""
+    unknown = next((name for name in names if name not in (*_MODES, "LEAF")), None)
+    if unknown is not None:
+        raise UnsupportedModelError(
+            f"This ONNX model has splits of kind {unknown[:20]}, which are not known. Explain the model that "
+            f"it was converted from."
+        )
+    return np.array(names, dtype=np.str_)
 
 
 def _check_lengths(tables: _Tables) -> None:
@@ -316,7 +327,11 @@ def _newer(node: _Node) -> _Tables:
         raise ModelError("its nodes or leaves are described by lists of different lengths.")
     roots = node.integers("tree_roots")
     aggregate = _choice(_AGGREGATES, node.integer("aggregate_function", default=1), "aggregate_function")
-    walks = [_walk(int(root), inner, len(output)) for root in roots]
+    walks: list[list[tuple[int, int, int, int]]] = []
+    room = 2 * len(split) + len(roots)  # a node is in one tree
+    for root in roots.tolist():
+        walks.append(_walk(root, inner, len(output), room))
+        room -= len(walks[-1])
     tree = np.repeat(np.arange(len(walks)), [len(walk) for walk in walks])
     rows = np.array([row for walk in walks for row in walk], dtype=np.int64).reshape(-1, 4)
     place, is_leaf, true, false = rows.T
@@ -359,15 +374,17 @@ def _sets(places: Int64, listed: Float64) -> dict[int, tuple[float, ...]]:
     return dict(zip(places.tolist(), map(tuple, found), strict=False))
 
 
-def _walk(root: int, inner: Mapping[str, Int64], n_leaves: int) -> list[tuple[int, int, int, int]]:
+def _walk(
+    root: int, inner: Mapping[str, Int64], n_leaves: int, n_most: int
+) -> list[tuple[int, int, int, int]]:
     """Each node of a tree: its place among nodes or leaves, is it a leaf, and both children's numbers."""
     found: list[tuple[int, int, int, int]] = []
     ahead = [(root, 0)]
     while len(found) < len(ahead):
         place, is_leaf = ahead[len(found)]
         n_places = n_leaves if is_leaf else len(inner["featureids"])
-        if not 0 <= place < n_places or len(ahead) > 2 * len(inner["featureids"]) + 1:
-            raise ModelError("a tree has a child that is not there, or runs in a circle.")
+        if not 0 <= place < n_places or len(ahead) > n_most:
+            raise ModelError("a tree has a child that is not there or another's, or runs in a circle.")
         if is_leaf:
             found.append((place, 1, 0, 0))
             continue
@@ -436,16 +453,19 @@ def _without_chains(tables: _Tables) -> _Tables:
         if other in asked and asked[row] == asked[other]
     }
     later = set(goes_on.values())
+    if len(later) < len(goes_on):
+        raise ModelError("two nodes share a child.")
     members, sides, modes = dict(tables.members), tables.false.copy(), tables.mode.astype(object)
+    n_passed = 0
     for first in goes_on.keys() - later:
-        row, seen = first, {first}
+        row, asked_for = first, list(members[first])
         while row in goes_on:
-            row = goes_on[row]
-            if row in seen:
-                raise ModelError("a tree runs in a circle.")
-            seen.add(row)
-            members[first] += tables.members[row]
+            row, n_passed = goes_on[row], n_passed + 1
+            asked_for += tables.members[row]
+        members[first] = tuple(asked_for)
         sides[first], modes[first] = tables.false[row], "BRANCH_MEMBER"
+    if n_passed < len(goes_on):
+        raise ModelError("a tree runs in a circle.")
     kept = np.flatnonzero(~np.isin(np.arange(len(tables.tree)), list(later)))
     names = ("tree", "node", "feature", "split", "true", "tracks_true")
     return replace(
@@ -507,12 +527,6 @@ def _assembled(tables: _Tables, row_format: RowFormat) -> TreeEnsemble:
 
 def _thresholds(mode: npt.NDArray[np.str_], split: Float64, row_format: RowFormat) -> Float64:
     """The largest numbers that go left."""
-    unknown = sorted(set(mode.tolist()) - set(_MODES))
-    if unknown:
-        raise UnsupportedModelError(
-            f"This ONNX model has splits of kind {unknown[0]}, which are not known. Explain the model that "
-            f"it was converted from."
-        )
     numbers = split.astype(row_format.numpy_dtype)
     is_open = np.isin(mode, ("BRANCH_LT", "BRANCH_GTE"))
     below = np.nextafter(numbers, row_format.numpy_dtype.type(-np.inf))

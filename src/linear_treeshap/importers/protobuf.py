@@ -19,6 +19,9 @@ __all__ = ["Message", "Messages", "packed_integers"]
 #: Wire types: a number of up to ten bytes, 64 bits, bytes with their length before them, 32 bits.
 _VARINT, _FIXED64, _BYTES, _FIXED32 = 0, 1, 2, 5
 
+#: Bytes in which the next number of a list is, if there is one.
+_LOOK_AHEAD = 64
+
 
 class Message:
     """A message, or nothing at all; a field that is absent is empty or zero, as the format has it."""
@@ -86,20 +89,30 @@ class Message:
         return [value for kind, value in self._fields.get(field, ()) if kind == _BYTES]
 
     def _run(self, at: int, key: int, found: list[tuple[int, Any]]) -> int:
-        """Numbers of a list that are written one by one, all at once; returns where the next field begins."""
-        if key >= 128:
-            return at
+        """Numbers of a list that are written one by one, many at once; returns where the next field begins.
+
+        It looks ahead twice as far each time, and no further where the list ends: there may be many lists.
+        """
+        width, goes_on = _LOOK_AHEAD, key < 128
+        while goes_on:
+            ahead, width = self._data[at : at + width], 2 * width
+            n_bytes, goes_on = self._some(ahead, key, found)
+            at += n_bytes
+        return at
+
+    def _some(self, ahead: memoryview, key: int, found: list[tuple[int, Any]]) -> tuple[int, bool]:
+        """Those of them at the beginning of ``ahead``: how many bytes they take, and may there be more?"""
         if key & 7 == _FIXED32:
-            rest = np.frombuffer(self._data[at:], np.uint8)
-            records = rest[: len(rest) // 5 * 5].reshape(-1, 5)
+            octets = np.frombuffer(ahead, np.uint8)
+            records = octets[: len(octets) // 5 * 5].reshape(-1, 5)
             n_found = int(np.argmin(np.append(records[:, 0] == key, False)))
             found.append((_BYTES, memoryview(np.ascontiguousarray(records[:n_found, 1:]).tobytes())))
-            return at + 5 * n_found
-        numbers, ends = _varints(self._data[at:])
+            return 5 * n_found, 0 < n_found == len(records)
+        numbers, ends = _varints(ahead)
         pairs = numbers[: len(numbers) // 2 * 2].reshape(-1, 2)
         n_found = int(np.argmin(np.append(pairs[:, 0] == key, False)))
         found += [(_VARINT, number) for number in pairs[:n_found, 1].tolist()]
-        return at + (int(ends[2 * n_found - 1]) if n_found else 0)
+        return int(ends[2 * n_found - 1]) if n_found else 0, 0 < n_found == len(pairs)
 
     def _varint(self, at: int) -> tuple[int, int]:
         numbers, ends = _varints(self._data[at : at + 10])
