@@ -6,7 +6,7 @@ import json
 import struct
 import tracemalloc
 import zipfile
-from collections.abc import Callable, Iterable
+from collections.abc import Callable, Iterable, Sequence
 from pathlib import Path
 from typing import Any
 
@@ -364,3 +364,52 @@ def test_lists_of_any_length_are_read_as_they_are_written(n: int) -> None:
     assert found.integers(2) == numbers
     assert found.floats(3).tolist() == floats.tolist()
     assert found.text(4) == "end"
+
+
+def _ydf(folder: Path, column: bytes, nodes: Sequence[bytes]) -> Path:
+    """A forest of one column, and of one tree if that is what the nodes are."""
+    blobs = b"".join(struct.pack("<I", len(node)) + node for node in nodes)
+    (folder / "data_spec.pb").write_bytes(_field(1, column))
+    (folder / "header.pb").write_bytes(_field(1, b"RANDOM_FOREST") + _field(2, 2) + _field(5, 0))
+    (folder / "random_forest_header.pb").write_bytes(_field(1, 1) + _field(2, 1))
+    (folder / "nodes-00000-of-00001").write_bytes(b"BS\0\0\0\0\0\0" + blobs)
+    return folder
+
+
+def test_ydf_s_fields_take_no_room_in_every_node(tmp_path: Path) -> None:
+    """One node has a thousand fields that nobody knows, and a thousand nodes have none."""
+    unknown = b"".join(_field(number, 0) for number in range(100, 1600))
+    refused(_ydf(tmp_path, _field(1, 1), [unknown, *[b""] * 3000]), match="not those of 1 whole trees")
+
+
+def test_ydf_s_nodes_do_not_list_all_categories_but_one(tmp_path: Path) -> None:
+    """To name category 1 is to speak of one; to name category 0 is to speak of a million others."""
+    column = _field(1, 4) + _field(2, b"x") + _field(6, _field(2, 1 << 20) + _field(5, 1))
+    one, others = (
+        _field(3, _field(2, 0) + _field(3, _field(4, _field(1, _varint(code))))) for code in (1, 0)
+    )
+    assert import_model(_ydf(tmp_path, column, [one] * 40 + [b""] * 41)).category_codes.tolist() == [0] * 40
+    with pytest.raises(FileFormatError, match="far more categories than they name"):
+        import_model(_ydf(tmp_path, column, [others] * 40 + [b""] * 41))
+
+
+def test_a_mojo_s_nodes_do_not_ask_about_millions_of_labels_each(tmp_path: Path) -> None:
+    """A node of ten bytes that sends a million labels left, many times."""
+    n_labels, n_nodes = 1 << 20, 40
+    node = struct.pack("<BHBHi", 4 | 16, 0, 2, 0, 0) + struct.pack("<f", 0.0)  # its left branch is a number
+    tree = node * n_nodes
+    tree = tree[: -len(node)] + struct.pack("<BHBHi", 4 | 16 | 64, 0, 2, 0, 0) + struct.pack("<ff", 0.0, 0.0)
+    known = struct.pack("<ii2f4f2i", 0, 0, 1.0, 1.0, 0.0, 0.0, 0.0, 0.0, 0, 0)
+    info = "algo = gbm\ncategory = Regression\nmojo_version = 1.4\nn_columns = 2\nn_features = 1\n"
+    info += "n_trees = 1\ninit_f = 0.0\nendianness = LITTLE_ENDIAN\n"
+    path = tmp_path / "model.zip"
+    with zipfile.ZipFile(path, "w", zipfile.ZIP_DEFLATED) as archive:
+        archive.writestr(
+            "model.ini", f"[info]\n{info}\n[columns]\nx\ny\n\n[domains]\n0: {n_labels} d000.txt\n"
+        )
+        archive.writestr("domains/d000.txt", "\n" * n_labels)
+        archive.writestr("trees/t00_000.bin", tree)
+        archive.writestr("trees/t00_000_aux.bin", known)
+    assert path.stat().st_size < 5000
+    with pytest.raises(FileFormatError, match="far more categories than they name"):
+        import_model(path)

@@ -35,6 +35,8 @@ BEGINNINGS = (b"PK\x03\x04",)
 
 #: Labels of all columns that are made room for, however small the file; each column has a file of its own.
 _MAX_LABELS = 1 << 20
+#: Categories that all nodes together may ask about: so many in any file, or so many for each byte of trees.
+_MAX_ASKED, _ASKED_PER_BYTE = 1 << 25, 256
 
 #: Columns are read as they came with these.
 _PLAIN_ENCODINGS = ("AUTO", "Enum", "SortByResponse")
@@ -145,7 +147,11 @@ def _build(mojo: _Mojo) -> TreeEnsemble:
     domains = {column: labels for column, labels in mojo.domains.items() if column < n_features}
     sizes = [len(domains.get(column, ())) for column in range(n_features)]
     order = ">" if mojo.info.get("endianness") == "BIG_ENDIAN" else "<"
-    trees = [parse_tree(*content, sizes, order) for content in found.values()]
+    room = max(_MAX_ASKED, _ASKED_PER_BYTE * sum(len(tree) + len(known) for tree, known in found.values()))
+    trees: list[Tree] = []
+    for content in found.values():
+        trees.append(parse_tree(*content, sizes, order, room))
+        room -= trees[-1].n_asked
     arrays = _arrays(trees, width=2 if is_forest and classes else 1)
     value = arrays["value"]
     if is_forest:

@@ -41,6 +41,8 @@ class Tree:
     cover: list[float] = field(default_factory=list)
     #: Node → the categories that go left, where it asks for categories.
     sets: dict[int, npt.NDArray[Any]] = field(default_factory=dict)
+    #: How many categories the columns have that these nodes ask about, all together.
+    n_asked: int = 0
 
     def add(self, cover: float) -> int:
         """One more node, a leaf so far; returns its number."""
@@ -65,17 +67,22 @@ class _Branch(NamedTuple):
     cover: float
 
 
-def parse_tree(content: bytes, known: bytes, domain_sizes: Sequence[int], order: str) -> Tree:
-    """Parse a tree: ``order`` is that of the bytes of a number; columns of numbers have domains of size 0."""
+def parse_tree(content: bytes, known: bytes, domain_sizes: Sequence[int], order: str, most: int) -> Tree:
+    """Parse a tree: ``order`` is that of the bytes of a number; columns of numbers have domains of size 0.
+
+    A node of a few bytes may ask about all categories of its column; ``most`` is for how many there is room.
+    """
     try:
-        return _Reader(content, known, domain_sizes, order).read()
+        return _Reader(content, known, domain_sizes, order, most).read()
     except (struct.error, IndexError, KeyError, ValueError) as error:
         raise FileFormatError(f"a tree is damaged or cut short: {error!r}.") from error
 
 
 class _Reader:
-    def __init__(self, content: bytes, known: bytes, domain_sizes: Sequence[int], order: str) -> None:
-        self._content, self._order, self._domain_sizes = content, order, domain_sizes
+    def __init__(
+        self, content: bytes, known: bytes, domain_sizes: Sequence[int], order: str, most: int
+    ) -> None:
+        self._content, self._order, self._domain_sizes, self._most = content, order, domain_sizes, most
         self._at, self._tree = 0, Tree()
         # Its number, something else, the weights of its branches, four numbers, the numbers of its branches.
         records = struct.iter_unpack(f"{order}ii2f4f2i", known)
@@ -133,7 +140,11 @@ class _Reader:
         octets = np.frombuffer(self._content, np.uint8, n_bytes, self._at)
         self._at += n_bytes
         goes_right = np.unpackbits(octets, bitorder="little")[:n_bits].astype(np.bool_)
-        goes_left = np.full(self._domain_sizes[self._tree.feature[node]], self._tree.missing_left[node])
+        domain_size = self._domain_sizes[self._tree.feature[node]]
+        self._tree.n_asked += domain_size
+        if self._tree.n_asked > self._most:
+            raise FileFormatError("its nodes ask about far more categories than they name.")
+        goes_left = np.full(domain_size, self._tree.missing_left[node])
         inside = goes_left[first : first + n_bits]
         inside[...] = ~goes_right[: len(inside)]
         return np.flatnonzero(goes_left).astype(np.int32)

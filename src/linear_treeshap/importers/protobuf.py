@@ -19,6 +19,8 @@ __all__ = ["Message", "Messages", "packed_integers"]
 #: Wire types: a number of up to ten bytes, 64 bits, bytes with their length before them, 32 bits.
 _VARINT, _FIXED64, _BYTES, _FIXED32 = 0, 1, 2, 5
 
+#: Of many messages each field takes room in all of them; those that anybody asks for have smaller numbers.
+_MAX_FIELD = 15
 #: Bytes in which the next number of a list is, if there is one.
 _LOOK_AHEAD = 64
 
@@ -146,7 +148,7 @@ class Messages:
                 raise _damaged("there is a field of no known wire type")
             if ((size < 0) | (size > end[which] - here)).any():
                 raise _damaged("a field ends after the end")
-            for number in np.unique(field).tolist():
+            for number in np.unique(field[(field >= 0) & (field <= _MAX_FIELD)]).tolist():
                 is_it = field == number
                 values, ends = self._field(number, create=True)
                 values[which[is_it]], ends[which[is_it]] = value[is_it], (here + size)[is_it]

@@ -8,6 +8,7 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import dataclass
+from functools import cached_property
 from typing import Any
 
 import numpy as np
@@ -66,7 +67,7 @@ class Column:
     def has_labels(self) -> bool:
         return self.kind == _CATEGORICAL and not self.has_codes
 
-    @property
+    @cached_property
     def has_texts(self) -> bool:
         return self.has_labels and all(isinstance(label, str) for label in self.labels)
 

@@ -39,6 +39,9 @@ _CONDITIONS = (_IS_MISSING, _HIGHER, _IS_TRUE, _IN_LIST, _IN_BITMAP, _HIGHER_BIN
 
 #: Votes of leaves that are made room for, whatever the size of the file; it counts rows for each of them.
 _MAX_SPREAD = 1 << 24
+#: Categories of a node take four bytes each, and a node that names one category may speak of all the others:
+#: there is room for so many in any file, or for so many for each of its bytes.
+_MAX_CODES, _CODES_PER_BYTE = 1 << 25, 256
 
 
 def read_directory(path: Path) -> TreeEnsemble:
@@ -116,10 +119,13 @@ class _Set:
     @classmethod
     def of(cls, yes: set[int], column: Column, missing_says_yes: bool) -> _Set:
         says_yes = 0 not in yes
-        codes = [code - 1 for code in range(1, len(column.labels) + 1) if (code in yes) == says_yes]
+        n_labels = len(column.labels)
+        codes = np.array(sorted(code - 1 for code in yes if 1 <= code <= n_labels), dtype=np.int32)
+        if not says_yes:
+            codes = np.delete(np.arange(n_labels, dtype=np.int32), codes)
         if column.has_texts and missing_says_yes == says_yes:
-            codes.append(len(column.labels))  # the empty text
-        return cls(np.array(codes, dtype=np.int32), says_yes)
+            codes = np.append(codes, np.int32(n_labels))  # the empty text
+        return cls(codes, says_yes)
 
 
 class _Nodes:
@@ -222,6 +228,7 @@ class _Nodes:
         """The categories that nodes ask about, by the number of the node."""
         lists, bitmaps = self._kinds.inside(_IN_LIST), self._kinds.inside(_IN_BITMAP)
         sets = {}
+        room = max(_MAX_CODES, _CODES_PER_BYTE * self._n_bytes)
         for node in np.flatnonzero(self._kinds.has(_IN_LIST) | self._kinds.has(_IN_BITMAP)).tolist():
             bits = np.unpackbits(bitmaps.content(1, node), bitorder="little")
             listed = packed_integers(lists.content(1, node))
@@ -229,6 +236,9 @@ class _Nodes:
             sets[node] = _Set.of(
                 {*np.flatnonzero(bits).tolist(), *listed}, column, self._missing_says_yes[node]
             )
+            room -= len(sets[node].codes)
+            if room < 0:
+                raise FileFormatError("its nodes ask for far more categories than they name.")
         return sets
 
     def _covers(self) -> Array:
