@@ -413,3 +413,20 @@ def test_a_mojo_s_nodes_do_not_ask_about_millions_of_labels_each(tmp_path: Path)
     assert path.stat().st_size < 5000
     with pytest.raises(FileFormatError, match="far more categories than they name"):
         import_model(path)
+
+
+def test_catboost_s_features_do_not_share_their_borders(tmp_path: Path) -> None:
+    """Thousands of features that are one, of thousands of borders."""
+    n_features = n_borders = 3000
+    head = struct.pack("<I", 12) + struct.pack("<4H", 8, 8, 0, 4)  # root table at 12, its fields
+    head += struct.pack("<iI", 8, 20)  # root: fields 8 back; the trees at 16 + 20
+    head += struct.pack("<8H", 16, 8, 0, 0, 0, 0, 0, 4)  # fields of the trees: the sixth
+    head += struct.pack("<iI", 16, 4) + struct.pack("<I", n_features)  # trees; what follows is at 48
+    feature = 48 + 4 * n_features + 12
+    features = struct.pack(f"<{n_features}I", *(feature - 48 - 4 * i for i in range(n_features)))
+    features += struct.pack("<6H", 12, 12, 0, 0, 8, 4)  # fields of a feature: its column and its borders
+    features += struct.pack("<iIi", 12, 8, 0) + struct.pack("<I", n_borders) + bytes(4 * n_borders)
+    body = head + features
+    path = tmp_path / "model.cbm"
+    path.write_bytes(b"CBM1" + struct.pack("<I", len(body)) + body)
+    refused(path, match="parts of it lie on others")

@@ -23,7 +23,7 @@ from ..model.ensemble import TreeEnsemble, check_n_outputs
 from ..model.row_format import RowFormat
 from .catboost_statistics import Columns, read_statistics
 from .catboost_trees import Splits, read_nodes, read_splits
-from .flatbuffers import Table
+from .flatbuffers import Table, arrays, texts
 
 __all__ = ["BEGINNING", "CatBoostFile", "Conditions"]
 
@@ -94,7 +94,8 @@ class CatBoostFile:
             },
         )
         self._statistics = read_statistics(model, rest, self._columns)
-        self._info = {t.text(_INFO_KEY): t.text(_INFO_TEXT) for t in Table.root(core).tables(_INFO)}
+        info = Table.root(core).tables(_INFO)
+        self._info = dict(zip(texts(info, _INFO_KEY), texts(info, _INFO_TEXT), strict=True))
 
     @property
     def reads_texts(self) -> bool:
@@ -105,16 +106,16 @@ class CatBoostFile:
     def row_format(self) -> RowFormat:
         """What a row must be like, but for texts and embeddings."""
         others = (*self._categories, *self._texts, *self._embeddings)
-        names = {int(t.number(_FLOAT_COLUMN, "<i", -1)): t.text(_FLOAT_NAME) for t in self._floats}
-        names |= {int(t.number(_OTHER_COLUMN, "<i", -1)): t.text(_OTHER_NAME) for t in others}
+        names = _by_column(self._floats, _FLOAT_COLUMN, _FLOAT_NAME)
+        names |= _by_column(others, _OTHER_COLUMN, _OTHER_NAME)
         n_features = max(names, default=-1) + 1
         if n_features > len(names) + _MAX_UNLISTED:  # before names are made up for them
             raise FileFormatError(
                 f"The CatBoost model is damaged: it has {n_features:,} columns, but lists {len(names):,}."
             )
         hashes: dict[int, tuple[int, ...]] = dict.fromkeys(self._columns.of_category.values(), ())
-        for table in self._one_hot:
-            hashes[self._one_hot_column(table)] = tuple(table.array(_ONE_HOT_HASHES, "<i4").tolist())
+        for table, own in zip(self._one_hot, arrays(self._one_hot, _ONE_HOT_HASHES, "<i4"), strict=True):
+            hashes[self._one_hot_column(table)] = tuple(own.tolist())
         is_named = any(names.values())
         return RowFormat(
             n_features=n_features,
@@ -147,10 +148,10 @@ class CatBoostFile:
     def conditions(self) -> Conditions:
         floats = [int(table.number(_FLOAT_COLUMN, "<i", -1)) for table in self._floats]
         nan_left = [not self._columns.nan_is_above[column] for column in floats]
-        borders = [table.array(_FLOAT_BORDERS, "<f4") for table in self._floats]
+        borders = arrays(self._floats, _FLOAT_BORDERS, "<f4")
         computed = self.row_format.n_columns + np.arange(len(self._computed))
-        of_computed = [table.array(_ESTIMATED_BORDERS, "<f4") for table in self._computed]
-        hashes = [table.array(_ONE_HOT_HASHES, "<i4") for table in self._one_hot]
+        of_computed = arrays(self._computed, _ESTIMATED_BORDERS, "<f4")
+        hashes = arrays(self._one_hot, _ONE_HOT_HASHES, "<i4")
         n_above, n_computed, n_sets, n_statistics = (
             sum(map(len, borders)),
             sum(map(len, of_computed)),
@@ -241,6 +242,12 @@ class CatBoostFile:
 def _by_index(tables: Sequence[Table], index: int, column: int) -> dict[int, int]:
     """CatBoost numbers each kind of features apart: such a number → the column."""
     return {int(t.number(index, "<i", -1)): int(t.number(column, "<i", -1)) for t in tables}
+
+
+def _by_column(tables: Sequence[Table], column: int, name: int) -> dict[int, str]:
+    """The names of features, by their columns."""
+    columns = (int(t.number(column, "<i", -1)) for t in tables)
+    return dict(zip(columns, texts(tables, name), strict=True))
 
 
 def _repeated(each: Any, times: Sequence[Array]) -> Array:

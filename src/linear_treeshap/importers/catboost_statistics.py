@@ -17,7 +17,7 @@ import numpy.typing as npt
 
 from ..errors import FileFormatError, UnsupportedModelError
 from ..model.lookups import Above, Equal, Lookup
-from .flatbuffers import Table
+from .flatbuffers import Table, arrays
 
 __all__ = ["Columns", "Statistics", "read_statistics"]
 
@@ -77,7 +77,15 @@ def read_statistics(model: Table, rest: memoryview, columns: Columns) -> Statist
         return Statistics((), np.zeros(0, dtype=np.int64), np.zeros(0))
     counts = _read_counts(rest, columns)
     statistics = [feature.table(_STATISTIC) for feature in features]
-    bases = [_base(statistic.table(_BASE), columns) for statistic in statistics]
+    based_on = [statistic.table(_BASE) for statistic in statistics]
+    combinations = [base.table(_COMBINATION) for base in based_on]
+    for slot, dtype in (
+        (_CATEGORIES, "<i4"),
+        (_FLOAT_SPLITS, _FLOAT_SPLIT),
+        (_ONE_HOT_SPLITS, _ONE_HOT_SPLIT),
+    ):
+        arrays(combinations, slot, dtype)  # before anything is made of them
+    bases = [_base(base, columns) for base in based_on]
     number_of: dict[int, int] = {}  # of each feature
     lookups: list[Lookup] = []
     room = _MAX_NUMBERS_PER_BYTE * len(rest)
@@ -96,7 +104,7 @@ def read_statistics(model: Table, rest: memoryview, columns: Columns) -> Statist
             )
         numbers = [counts[base].numbers(statistics[feature]) for feature in own]
         lookups.append(Lookup(*base[:3], counts[base].keys, np.stack(numbers, axis=1)))
-    borders = [feature.array(_BORDERS, "<f4") for feature in features]
+    borders = arrays(features, _BORDERS, "<f4")
     number = np.array([number_of[feature] for feature in range(len(features))], dtype=np.int64)
     return Statistics(
         tuple(lookups),

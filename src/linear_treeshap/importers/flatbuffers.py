@@ -7,6 +7,7 @@ gives a FileFormatError, and nothing is allocated that the bytes do not hold.
 from __future__ import annotations
 
 import struct
+from collections.abc import Sequence
 from typing import Any
 
 import numpy as np
@@ -14,7 +15,7 @@ import numpy.typing as npt
 
 from ..errors import FileFormatError
 
-__all__ = ["Table"]
+__all__ = ["Table", "arrays", "texts"]
 
 
 class Table:
@@ -37,12 +38,10 @@ class Table:
         at = self._field(slot)
         return default if at is None else self._number(form, at)
 
-    def text(self, slot: int) -> str:
-        raw = self.array(slot, np.dtype("u1")).tobytes()
-        try:
-            return raw.decode()
-        except UnicodeDecodeError as error:
-            raise _damaged(f"a name is not text ({error})") from error
+    @property
+    def n_bytes(self) -> int:
+        """Of the whole message."""
+        return len(self._data)
 
     def array(self, slot: int, dtype: Any) -> npt.NDArray[Any]:
         """A vector of numbers or of plain structs; empty if the field is absent."""
@@ -83,6 +82,22 @@ class Table:
         if not 0 <= start <= len(self._data) - count * dtype.itemsize:
             raise _damaged(f"{count} items do not fit into it")
         return np.frombuffer(self._data, dtype, count, start)
+
+
+def arrays(tables: Sequence[Table], slot: int, dtype: Any) -> list[npt.NDArray[Any]]:
+    """The same field of many tables. These may lie in the same place, and claim more than there is."""
+    found = [table.array(slot, dtype) for table in tables]
+    if found and sum(array.nbytes for array in found) > tables[0].n_bytes:
+        raise _damaged("parts of it lie on others")
+    return found
+
+
+def texts(tables: Sequence[Table], slot: int) -> list[str]:
+    """The same, of texts."""
+    try:
+        return [array.tobytes().decode() for array in arrays(tables, slot, np.dtype("u1"))]
+    except UnicodeDecodeError as error:
+        raise _damaged(f"a name is not text ({error})") from error
 
 
 def _number(data: bytes | memoryview, form: str, at: int) -> Any:
