@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import re
 import struct
 import tracemalloc
 import zipfile
@@ -107,6 +108,19 @@ def test_xgboost_s_vectors_are_not_believed(xgboost_model: Any, tmp_path: Path) 
     refused(path, match="leaf_weights")
 
 
+def test_xgboost_s_labels_do_not_share_their_letters(xgboost_model: Any, tmp_path: Path) -> None:
+    """A thousand labels that are all of the text."""
+    path = tmp_path / "model.json"
+    document = json.loads(json.dumps(xgboost_model))
+    model = document["learner"]["gradient_booster"]["model"]
+    model["cats"] = {"enc": [{"values": [97, 98, 99], "offsets": [0, 1, 3]}]}
+    path.write_text(json.dumps(document))
+    assert import_model(path).row_format.categories == {0: ("a", "bc")}
+    model["cats"] = {"enc": [{"values": [97] * 30_000, "offsets": [0, 30_000] * 1000}]}
+    path.write_text(json.dumps(document))
+    refused(path, match="lie on others")
+
+
 def test_untrained_models_of_many_outputs_are_read() -> None:
     """XGBoost and LightGBM know the number of classes before there is a tree of any."""
     xgboost = pytest.importorskip("xgboost")
@@ -129,6 +143,19 @@ def test_lightgbm_s_outputs_are_not_believed(claimed: int, lightgbm_text: str, t
     path = tmp_path / "model.txt"
     path.write_text(lightgbm_text.replace("num_tree_per_iteration=3", f"num_tree_per_iteration={claimed}"))
     refused(path, match=rf"{claimed:,} outputs")
+
+
+def test_lightgbm_s_linear_leaves_are_not_believed(tmp_path: Path) -> None:
+    """A leaf that claims to read millions of features, and names one."""
+    lightgbm = pytest.importorskip("lightgbm")
+    X = np.arange(120.0).reshape(60, 2)
+    options = {"objective": "regression", "linear_tree": True, "min_data_in_leaf": 5, "verbose": -1}
+    text = lightgbm.train(options, lightgbm.Dataset(X, np.sin(X[:, 0])), 1).model_to_string()
+    claims = re.sub(r"num_features=\d+", "num_features=20000000", text)
+    assert claims != text
+    path = tmp_path / "model.txt"
+    path.write_text(claims)
+    refused(path, match="'leaf_features' has the wrong length")
 
 
 def test_lightgbm_s_labels_may_not_nest_for_ever(lightgbm_text: str, tmp_path: Path) -> None:

@@ -323,8 +323,10 @@ def _labels(encoder: dict[str, Any]) -> tuple[Label, ...]:
     if "offsets" not in encoder:
         return tuple(values.tolist())
     text = values.astype(np.uint8).tobytes()
-    offsets = np.asarray(encoder["offsets"], dtype=np.int64).tolist()
-    return tuple(text[start:end].decode() for start, end in pairwise(offsets))
+    offsets = np.asarray(encoder["offsets"], dtype=np.int64)
+    if (np.diff(offsets, prepend=0, append=len(text)) < 0).any():
+        raise FileFormatError("The XGBoost model is damaged: labels of its categories lie on others.")
+    return tuple(text[start:end].decode() for start, end in pairwise(offsets.tolist()))
 
 
 # -- the trees -------------------------------------------------------------------------------------
