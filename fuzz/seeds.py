@@ -171,31 +171,57 @@ def _onnx() -> Iterator[tuple[str, str, bytes]]:
             model, _ROWS[:1].astype(np.float32), target_opset={"": 15, "ai.onnx.ml": 3}
         )
         yield "onnx", name, converted.SerializeToString()
-    helper, kinds = onnx.helper, onnx.TensorProto
-    node = helper.make_node(
-        "TreeEnsemble",
-        ["X"],
-        ["Y"],
-        domain="ai.onnx.ml",
-        tree_roots=[0],
-        nodes_featureids=[1, 2],
-        nodes_splits=helper.make_tensor("splits", kinds.FLOAT, [2], [0.5, -0.25]),
-        nodes_modes=helper.make_tensor("modes", kinds.UINT8, [2], [0, 1]),
-        nodes_truenodeids=[0, 1],
-        nodes_trueleafs=[1, 1],
-        nodes_falsenodeids=[1, 2],
-        nodes_falseleafs=[0, 1],
-        leaf_targetids=[0, 1, 0],
-        leaf_weights=helper.make_tensor("weights", kinds.FLOAT, [3], [1.0, 2.0, 8.0]),
-        n_targets=2,
-        aggregate_function=1,
-    )
-    rows = helper.make_tensor_value_info("X", kinds.FLOAT, [None, 3])
-    values = helper.make_tensor_value_info("Y", kinds.FLOAT, [None, 2])
+    tensor, kinds = onnx.helper.make_tensor, onnx.TensorProto
+    newer = {
+        "tree_roots": [0],
+        "nodes_featureids": [1, 2],
+        "nodes_splits": tensor("splits", kinds.FLOAT, [2], [0.5, -0.25]),
+        "nodes_modes": tensor("modes", kinds.UINT8, [2], [0, 1]),
+        "nodes_truenodeids": [0, 1],
+        "nodes_trueleafs": [1, 1],
+        "nodes_falsenodeids": [1, 2],
+        "nodes_falseleafs": [0, 1],
+        "leaf_targetids": [0, 1, 0],
+        "leaf_weights": tensor("weights", kinds.FLOAT, [3], [1.0, 2.0, 8.0]),
+        "n_targets": 2,
+        "aggregate_function": 1,
+    }
+    yield "onnx", "newer", _of_operator("TreeEnsemble", 5, newer)
+    sets = {
+        "nodes_modes": tensor("modes", kinds.UINT8, [2], [6, 6]),
+        "membership_values": tensor("members", kinds.FLOAT, [4], [1.0, 2.0, np.nan, 3.0]),
+    }
+    yield "onnx", "sets", _of_operator("TreeEnsemble", 5, {**newer, **sets})
+    # A set as older operators have it: one question after another, with the same answer.
+    chain = {
+        "nodes_treeids": [0] * 6,
+        "nodes_nodeids": [0, 1, 2, 3, 4, 5],
+        "nodes_modes": ["BRANCH_EQ", "BRANCH_EQ", "BRANCH_NEQ", "LEAF", "LEAF", "LEAF"],
+        "nodes_featureids": [1, 1, 2, 0, 0, 0],
+        "nodes_values": [1.0, 2.0, 3.0, 0.0, 0.0, 0.0],
+        "nodes_truenodeids": [3, 3, 4, 0, 0, 0],
+        "nodes_falsenodeids": [1, 2, 5, 0, 0, 0],
+        "target_treeids": [0, 0, 0],
+        "target_nodeids": [3, 4, 5],
+        "target_ids": [0, 0, 0],
+        "target_weights": [1.0, 2.0, 8.0],
+        "n_targets": 1,
+    }
+    yield "onnx", "categories", _of_operator("TreeEnsembleRegressor", 3, chain)
+
+
+def _of_operator(name: str, version: int, attributes: dict[str, Any]) -> bytes:
+    """A model of ONNX that is one operator."""
+    import onnx
+
+    helper, kind = onnx.helper, onnx.TensorProto.FLOAT
+    node = helper.make_node(name, ["X"], ["Y"], domain="ai.onnx.ml", **attributes)
+    rows = helper.make_tensor_value_info("X", kind, [None, 3])
+    values = helper.make_tensor_value_info("Y", kind, [None, attributes["n_targets"]])
     graph = helper.make_graph([node], "trees", [rows], [values])
-    opsets = [helper.make_opsetid("ai.onnx.ml", 5), helper.make_opsetid("", 18)]
-    model = helper.make_model(graph, opset_imports=opsets, ir_version=9)
-    yield "onnx", "newer", model.SerializeToString()
+    opsets = [helper.make_opsetid("ai.onnx.ml", version), helper.make_opsetid("", 18)]
+    content: bytes = helper.make_model(graph, opset_imports=opsets, ir_version=9).SerializeToString()
+    return content
 
 
 def _gpboost() -> Iterator[tuple[str, str, bytes]]:
