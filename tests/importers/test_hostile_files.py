@@ -332,6 +332,30 @@ def test_a_tree_is_not_read_again_for_every_root(tmp_path: Path) -> None:
     refused(path, match="child that is not there or another's")
 
 
+def test_a_leaf_of_one_output_does_not_take_the_room_of_all_for_nothing(tmp_path: Path) -> None:
+    """Hundreds of leaves with a number each, of tens of thousands of outputs."""
+    n_inner, n_outputs = 300, 60_000
+    n_nodes, path = 2 * n_inner + 1, tmp_path / "model.onnx"
+    leaves = range(n_inner, n_nodes)
+    attributes = {
+        "nodes_modes": _field(9, b"BRANCH_LEQ") * n_inner + _field(9, b"LEAF") * (n_inner + 1),
+        "nodes_treeids": _integers([0] * n_nodes),
+        "nodes_nodeids": _integers(range(n_nodes)),
+        "nodes_featureids": _integers([0] * n_nodes),
+        "nodes_values": _tensor(np.zeros(n_nodes, np.float32)),
+        "nodes_truenodeids": _integers([*range(1, n_inner), 2 * n_inner, *[0] * len(leaves)]),
+        "nodes_falsenodeids": _integers([*range(n_inner, 2 * n_inner), *[0] * len(leaves)]),
+        "target_treeids": _integers([0] * len(leaves)),
+        "target_nodeids": _integers(leaves),
+        "target_ids": _integers(range(len(leaves))),
+        "target_weights": _tensor(np.ones(len(leaves), np.float32)),
+    }
+    path.write_bytes(_onnx("TreeEnsembleRegressor", {**attributes, "n_targets": _field(3, 1000)}))
+    assert import_model(path).value.shape == (n_nodes, 1000)
+    path.write_bytes(_onnx("TreeEnsembleRegressor", {**attributes, "n_targets": _field(3, n_outputs)}))
+    refused(path, match="36,060,000 leaf values, and has 301")
+
+
 @pytest.mark.parametrize(("first", "message"), [(1, "share a child"), (0, "runs in a circle")])
 def test_questions_for_categories_follow_one_another_once(first: int, message: str, tmp_path: Path) -> None:
     """Half of the nodes go on with the same chain of the other half, or the chain goes on with itself."""

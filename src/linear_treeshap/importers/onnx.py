@@ -66,6 +66,10 @@ _MODES = ("BRANCH_LEQ", "BRANCH_LT", "BRANCH_GTE", "BRANCH_GT", "BRANCH_EQ", "BR
 #: Beyond this not every whole number is a float32.
 _MOST_CATEGORY = float(1 << 24)
 
+#: A leaf that speaks of one output has room for all. So many numbers are made room for in any file, or so
+#: many for each that it has.
+_MAX_SPREAD, _SPREAD_PER_WEIGHT = 1 << 24, 1024
+
 Int64 = npt.NDArray[np.int64]
 Float64 = npt.NDArray[np.float64]
 
@@ -495,6 +499,9 @@ def _assembled(tables: _Tables, row_format: RowFormat) -> TreeEnsemble:
     tree_output[listing.tree[leaf]] = tables.leaf_output
     is_narrow = bool((tree_output[listing.tree[leaf]] == tables.leaf_output).all())
     sizes = np.bincount(listing.tree, minlength=len(listing.trees))
+    n_values = len(inner) * (1 if is_narrow else tables.n_outputs)
+    if n_values > max(_MAX_SPREAD, _SPREAD_PER_WEIGHT * len(leaf)):
+        raise ModelError(f"it would take {n_values:,} leaf values, and has {len(leaf):,}.")
     nodes = NodeArrays.empty(sizes.tolist(), 1 if is_narrow else tables.n_outputs)
     at, start = place[inner], nodes.tree_offsets[listing.tree[inner]]
     # Small numbers go left, whether the operator says that of them or the contrary.
