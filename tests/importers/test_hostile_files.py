@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import gzip
 import json
 import re
 import struct
@@ -431,6 +432,15 @@ def test_ydf_s_fields_take_no_room_in_every_node(tmp_path: Path) -> None:
     """One node has a thousand fields that nobody knows, and a thousand nodes have none."""
     unknown = b"".join(_field(number, 0) for number in range(100, 1600))
     refused(_ydf(tmp_path, _field(1, 1), [unknown, *[b""] * 3000]), match="not those of 1 whole trees")
+
+
+def test_ydf_s_nodes_are_not_packed_to_nothing(tmp_path: Path) -> None:
+    """Two million empty nodes in eight kilobytes; a million could be."""
+    path = _ydf(tmp_path, _field(1, 1), []) / "nodes-00000-of-00001"
+    path.write_bytes(b"BS\1\0\1\0\0\0" + gzip.compress(bytes(8 << 20)))
+    assert path.stat().st_size < 10_000
+    with pytest.raises(FileFormatError, match="claim more than 1,048,576 nodes"):
+        import_model(tmp_path)
 
 
 def test_ydf_s_nodes_do_not_list_all_categories_but_one(tmp_path: Path) -> None:

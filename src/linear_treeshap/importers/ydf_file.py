@@ -42,6 +42,8 @@ _MAX_SPREAD = 1 << 24
 #: Categories of a node take four bytes each, and a node that names one category may speak of all the others:
 #: there is room for so many in any file, or for so many for each of its bytes.
 _MAX_CODES, _CODES_PER_BYTE = 1 << 25, 256
+#: Nodes that are made room for in any file; else each of them takes a byte of it, packed or not.
+_MAX_NODES = 1 << 20
 
 
 def read_directory(path: Path) -> TreeEnsemble:
@@ -84,9 +86,10 @@ def _blobs(path: Path, name: str, n_shards: int) -> tuple[Array, Array, Array]:
     parts: list[bytes] = []
     start: list[int] = []
     end: list[int] = []
-    at = 0
+    at = n_packed = 0
     for shard in range(n_shards):
         content = (path / f"{name}-{shard:05d}-of-{n_shards:05d}").read_bytes()
+        n_packed += len(content)
         if content[:2] != b"BS" or content[2:4] not in (b"\0\0", b"\1\0"):
             raise UnsupportedModelError(
                 "The nodes of this model are not in YDF's own format. Load it with YDF and save it again."
@@ -95,8 +98,10 @@ def _blobs(path: Path, name: str, n_shards: int) -> tuple[Array, Array, Array]:
             body = unpacked(content[8:]) if content[2:5] == b"\1\0\1" else content[8:]
         except (EOFError, zlib.error) as error:
             raise FileFormatError(f"its nodes are damaged ({error}).") from error
-        here = 0
+        here, most = 0, max(_MAX_NODES, n_packed)
         while here < len(body):
+            if len(start) == most:
+                raise FileFormatError(f"{n_packed:,} bytes of it claim more than {most:,} nodes.")
             size = int.from_bytes(body[here : here + 4], "little")
             start.append(at + here + 4)
             here += 4 + size
