@@ -77,16 +77,24 @@ def _files() -> Iterator[tuple[str, str, bytes]]:
 
 
 def _xgboost() -> Iterator[tuple[str, str, bytes]]:
+    import pandas
     import xgboost
 
+    labels = pandas.DataFrame(
+        {"f0": pandas.Categorical([f"l{int(c)}" for c in _CODES[:, 0]]), "f1": _CODES[:, 1]}
+    )
+
     def trained(rows: Any, outcome: Any, kinds: list[str] | None = None, **parameters: Any) -> Any:
-        data = xgboost.DMatrix(rows, outcome, feature_types=kinds, enable_categorical=kinds is not None)
+        is_categorical = kinds is not None or rows is labels
+        data = xgboost.DMatrix(rows, outcome, feature_types=kinds, enable_categorical=is_categorical)
         return xgboost.train({"max_depth": 2, "verbosity": 0, **parameters}, data, num_boost_round=2)
 
     models = {
         "regression": trained(_MISSING, _TARGET),
         "classes": trained(_ROWS, _CLASSES, objective="multi:softprob", num_class=3, max_depth=1),
+        "binary": trained(_ROWS, _CLASSES > 0, objective="binary:logistic", max_depth=1),
         "categories": trained(_CODES, _TARGET, ["c", "q", "q"], max_cat_to_onehot=1),
+        "labels": trained(labels, _TARGET, max_cat_to_onehot=1),
         "dart": trained(_ROWS, _TARGET, booster="dart"),
         "vectors": trained(_ROWS, _ROWS[:, :2], multi_strategy="multi_output_tree", tree_method="hist"),
         "leaf": trained(_ROWS, np.ones(60)),
@@ -118,6 +126,12 @@ def _lightgbm() -> Iterator[tuple[str, str, bytes]]:
         # Parameters of training are most of a file, and are not read.
         text = model.model_to_string(importance_type="split").partition("\nparameters:")[0]
         yield "lightgbm", name, text.encode() + b"\n"
+        if name == "categories":  # of a frame, whose labels come last
+            yield (
+                "lightgbm",
+                "labels",
+                text.encode() + b'\n\npandas_categorical:[["a", "b", "c", "d", "e"]]\n',
+            )
 
 
 def _catboost() -> Iterator[tuple[str, str, bytes]]:
@@ -376,10 +390,11 @@ def _our_own() -> Iterator[tuple[str, str, bytes]]:
             path = Path(folder) / name
             explainer.save(path)
             yield "saved", name, path.read_bytes()
-        _, _, statistics = next(file for file in _catboost() if file[1] == "statistics")
-        (path := Path(folder) / "catboost").write_bytes(statistics)
-        TreeExplainer(path).save(Path(folder) / "statistics")
-        yield "saved", "statistics", (Path(folder) / "statistics").read_bytes()
+        for _, name, content in (*_catboost(), *_xgboost()):
+            if name in ("statistics", "one_hot", "labels"):
+                (path := Path(folder) / "model").write_bytes(content)
+                TreeExplainer(path).save(Path(folder) / name)
+                yield "saved", name, (Path(folder) / name).read_bytes()
 
 
 if __name__ == "__main__":
