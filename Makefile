@@ -62,7 +62,6 @@ test-sanitized: $(SANITIZED)/.package $(VENV)/.test  ## Run the native paths und
 	  tests/engines/test_background.py tests/engines/test_reentry.py tests/importers/test_records.py \
 	  tests/reference/test_paper.py $(addprefix tests/engines/test_device.py::test_,complete_trees chains \
 	  a_path_of_more_players_than_shared_memory_holds more_thresholds_than_a_byte_counts) \
-	  "tests/engines/test_device.py::test_stems[plain-12]" \
 	  $(foreach seed,0 3,"tests/engines/test_device.py::test_random_models[plain-$(seed)]" \
 	  "tests/engines/test_device_background.py::test_random_models[plain-$(seed)]") \
 	  $(addprefix tests/engines/test_device_background.py::test_,leaves_of_many_players more_thresholds_than_a_byte_counts) \

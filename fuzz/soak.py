@@ -91,6 +91,13 @@ def _refused(explainer: TreeExplainer, rows: Any) -> Any:
     raise AssertionError("rows without a column were explained")
 
 
+def fill_caches() -> None:
+    """NumPy keeps up to seven freed buffers of each size below a kilobyte, some megabytes in all, which calls
+    of many sizes would fill for an hour: it has them from the beginning."""
+    for n_bytes in range(1, 1024):
+        _ = [np.empty(n_bytes, dtype=np.uint8) for _ in range(7)]
+
+
 def resident_mib() -> float:
     """What the process has, also what its allocator holds back: some for every few threads, which grows for
     an hour although nothing more is in use."""
@@ -116,6 +123,7 @@ def main(arguments: list[str] | None = None) -> int:
     parser.add_argument("--minutes", type=float, default=3.0)
     parser.add_argument("--threads", type=int, default=16)
     asked = parser.parse_args(arguments)
+    fill_caches()
     soak, begin = Soak(), time.monotonic()
     seen: list[float] = []
     used: list[float] = []
