@@ -370,9 +370,8 @@ def _linear_terms(columns: Columns, n_leaves: Array, value: Array, share: float)
     if (n_terms < 0).any():
         raise FileFormatError("The LightGBM model is damaged: a leaf has a negative number of features.")
     terms_of_tree = np.bincount(tree, weights=n_terms, minlength=len(n_leaves)).astype(np.int64)
-    feature = columns.take(
-        "leaf_features", terms_of_tree, np.int32
-    )  # before room is made for what they claim
+    # Before room is made for what they claim.
+    feature = columns.take("leaf_features", terms_of_tree, np.int32)
     coefficient = share * columns.take("leaf_coeff", terms_of_tree)
     return _LinearTerms(constant, np.repeat(np.arange(len(value)), n_terms), feature, coefficient)
 

@@ -38,8 +38,6 @@ _COST_BESIDE_LEAF = (10, 3)
 _COST_DEEP = (0, 30)
 #: Of a stem, and of each of its players.
 _COST_STEM, _COST_STEM_PLAYER = (25, 3), (30, 3)
-#: Register slots, at most.
-_MAX_SLOTS = 5
 
 
 def in_crowns(trees: Trees, n_points: Callable[[int], int], n_register_slots: Callable[[int], int]) -> Trees:
@@ -81,7 +79,8 @@ def _walk(trees: Trees, points: Float64, n_register_slots: Int64) -> Float64:
     leaf = trees.whole_kind == Kind.LEAF
     cost[(trees.whole_kind == Kind.SPLIT) & (leaf[trees.left] | leaf[trees.right])] -= _COST_BESIDE_LEAF
     # How many splits have at least each slot.
-    n_higher = (trees.slot[:, None] >= np.arange(_MAX_SLOTS + 1)).astype(np.float64)
+    slots = np.arange(int(n_register_slots.max()) + 1)
+    n_higher = (trees.slot[:, None] >= slots).astype(np.float64)
     n_higher[trees.whole_kind != Kind.SPLIT] = 0
     for nodes in trees.splits_upwards():
         nodes = nodes[trees.whole_kind[nodes] == Kind.SPLIT]
@@ -129,18 +128,14 @@ def _below(trees: Trees, nodes: Int64) -> Trees:
         found = np.searchsorted(keys, of_part * len(trees.left) + target)
         return np.asarray(by_key[np.minimum(found, len(keys) - 1)])
 
-    ends = trees.is_leaf[node] | is_stub
-    parent = trees.parent[node]
+    leaf, parent = trees.is_leaf[node], trees.parent[node]
     numbers: dict[str, Any] = {name: getattr(trees, name)[node] for name in NUMBERS}
-    for name, of_leaf in (("player", -1), ("column", 0), ("last", 0), ("w_left", 0.5), ("w_right", 0.5)):
-        numbers[name] = np.where(is_stub, of_leaf, numbers[name])
-    numbers["value"] = np.where(is_stub, 0.0, numbers["value"])
     return Trees(
         np.searchsorted(of_part, np.arange(len(nodes) + 1)),
-        np.where(ends, place, moved(trees.left[node])),
-        np.where(ends, place, moved(trees.right[node])),
+        np.where(leaf, place, moved(trees.left[node])),
+        np.where(leaf, place, moved(trees.right[node])),
         np.where(parent < 0, -1, moved(parent)),
         trees.is_right[node],
         **trees.settings(),
         **numbers,
-    )
+    ).emptied(is_stub)

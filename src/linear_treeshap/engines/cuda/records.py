@@ -3,11 +3,12 @@
 A record is some vectors of four words; a word is as wide as the floating-point type of the walk, and holds
 one such number or a whole one. A tree is a root record, with the players of its stem if there is one, and
 then its nodes from left to right: a leaf; a pair, twig or branch with all that is below it (`Kind`); or a
-split as three records, before its left side, between both sides, and after its right side. What the players
-of a stem get comes last. Splits of a player that is new on the path need no numbers but cover ratios; those
-of a player that is not have tau and kappa for each point of the rule beside them, one part of the rule after
-another if it is walked in parts. Conditions are a column and the last rank that goes left; columns and
-players are the bytes from where a row's ranks and values begin.
+split as three records, before its left side, between both sides, and after its right side. A leaf beside a
+split has none in uneven trees: the split has two, and the second has its value. What the players of a stem
+get comes last. Splits of a player that is new on the path need no numbers but cover ratios; those of a player
+that is not have tau and kappa for each point of the rule beside them, one part of the rule after another if
+it is walked in parts. Conditions are a column and the last rank that goes left; columns and players are the
+bytes from where a row's ranks and values begin.
 """
 
 from __future__ import annotations

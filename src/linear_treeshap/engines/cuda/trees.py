@@ -399,18 +399,22 @@ class Trees:
         inner = np.flatnonzero(wanted & ~self.is_leaf)
         kept[self.left[inner]] = kept[self.right[inner]] = True
         stub = kept & ~wanted
+        return self.emptied(stub)._kept(kept)
+
+    def emptied(self, nodes: Bool) -> Trees:
+        """The same trees, these nodes being empty leaves."""
         own = np.arange(len(self.left))
         return replace(
             self,
-            left=np.where(stub, own, self.left),
-            right=np.where(stub, own, self.right),
-            player=np.where(stub, -1, self.player),
-            column=np.where(stub, 0, self.column),
-            last=np.where(stub, 0, self.last),
-            w_left=np.where(stub, 0.5, self.w_left),
-            w_right=np.where(stub, 0.5, self.w_right),
-            value=np.where(wanted, self.value, 0.0),
-        )._kept(kept)
+            left=np.where(nodes, own, self.left),
+            right=np.where(nodes, own, self.right),
+            player=np.where(nodes, -1, self.player),
+            column=np.where(nodes, 0, self.column),
+            last=np.where(nodes, 0, self.last),
+            w_left=np.where(nodes, 0.5, self.w_left),
+            w_right=np.where(nodes, 0.5, self.w_right),
+            value=np.where(nodes, 0.0, self.value),
+        )
 
     def _kept(self, kept: Bool) -> Trees:
         """Only these nodes: whole trees, or what is left of them."""
