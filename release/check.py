@@ -244,8 +244,7 @@ def _wheel(python: str, source: Path, folder: Path, target: Path) -> Path:
     ]
     command += [
         "--no-index",
-        "-C",
-        "cmake.define.LTS_WERROR=ON",
+        "--config-settings=cmake.define.LTS_WERROR=ON",  # which older releases of pip do not know as -C
         "-w",
         str(new),
         str(next(folder.glob("linear*"))),
