@@ -40,6 +40,8 @@ N_ROWS = 5
 #: More columns than that make matrices of pairs of their own size, which is no fault of a file.
 _MAX_PAIRED = 40
 _MAX_NUMBERS = 1 << 22
+#: No number of the rows is as large.
+_LARGEST = 20
 #: Sums of leaves beyond this overflow.
 _HUGE = 1e300
 _MAX_WAIT_SECONDS = 250.0
@@ -93,14 +95,16 @@ def _explained(path: Path, kind: str) -> str:
         if unpacked is None:
             return "no files any more"
         explainer = TreeExplainer(unpacked, n_jobs=1)
-    elif kind == "onnx":  # whose trees do not say what went where
-        ensemble = import_model(path)
-        explainer = TreeExplainer(ensemble, _rows(ensemble)[:3], n_jobs=1)
     else:
-        explainer = TreeExplainer(path, n_jobs=1)
+        ensemble = import_model(path)
+        # Trees that do not say what went where, and leaves that are lines, are explained against rows.
+        needs_rows = kind == "onnx" or ensemble.lines is not None
+        explainer = TreeExplainer(ensemble, _rows(ensemble)[:3] if needs_rows else None, n_jobs=1)
     rows = _rows(explainer.ensemble)
     with np.errstate(all="ignore"):
         scale = np.abs(explainer.ensemble.value).sum() + np.abs(explainer.ensemble.base_values).sum()
+        if explainer.ensemble.lines is not None:
+            scale += _LARGEST * np.abs(explainer.ensemble.lines.slope).sum()
     if not scale < _HUGE:  # sums may overflow, and then nothing adds up
         explainer.shap_values(rows, check_additivity=False)
         return "explained, beyond what float64 adds up"

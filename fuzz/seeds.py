@@ -7,6 +7,7 @@ the repository, so that fuzzing needs none of the libraries that write such file
 
 from __future__ import annotations
 
+import gzip
 import json
 import re
 import shutil
@@ -110,7 +111,8 @@ def _lightgbm() -> Iterator[tuple[str, str, bytes]]:
     def trained(rows: Any, outcome: Any, **parameters: Any) -> Any:
         given = {"num_leaves": 3, "min_data_in_leaf": 1, "verbose": -1, "num_threads": 1, **parameters}
         categorical = [0] if rows is _CODES else []
-        data = lightgbm.Dataset(rows, outcome, categorical_feature=categorical, params={"verbose": -1})
+        settings = {"verbose": -1, "linear_tree": "linear_tree" in parameters}
+        data = lightgbm.Dataset(rows, outcome, categorical_feature=categorical, params=settings)
         return lightgbm.train(given, data, num_boost_round=2)
 
     models = {
@@ -120,6 +122,7 @@ def _lightgbm() -> Iterator[tuple[str, str, bytes]]:
         "categories": trained(_CODES, _TARGET, max_cat_to_onehot=1, cat_smooth=0, min_data_per_group=1),
         "forest": trained(_ROWS, _TARGET, boosting="rf", bagging_freq=1, bagging_fraction=0.5),
         "zeros": trained(_ROWS, _TARGET, zero_as_missing=True),
+        "lines": trained(_ROWS, _TARGET, linear_tree=True),
         "leaf": trained(_ROWS, np.ones(60)),
     }
     for name, model in models.items():
@@ -146,6 +149,13 @@ def _catboost() -> Iterator[tuple[str, str, bytes]]:
         "leaves": regressor(**few, grow_policy="Lossguide").fit(_ROWS, _TARGET),
         "one_hot": regressor(**few, one_hot_max_size=9).fit(codes, _TARGET, cat_features=[0]),
         "statistics": regressor(**few, one_hot_max_size=2).fit(codes, _TARGET, cat_features=[0]),
+        "combinations": regressor(
+            **few, one_hot_max_size=2, max_ctr_complexity=2, learning_rate=0.5, boosting_type="Plain"
+        ).fit(
+            [[row[0], str(i % 4), row[2]] for i, row in enumerate(codes)],
+            10 * ((_CODES[:, 0] + np.arange(len(_CODES)) % 4) % 2),
+            cat_features=[0, 1],
+        ),
     }
     with tempfile.TemporaryDirectory() as folder:
         for name, model in models.items():
@@ -299,7 +309,17 @@ def _ydf() -> Iterator[tuple[str, str, bytes]]:
         with tempfile.TemporaryDirectory() as folder:
             model.save(folder)
             paths = [path for path in sorted(Path(folder).iterdir()) if read.fullmatch(path.name)]
-            yield "ydf", name, joined({path.name: path.read_bytes() for path in paths})
+            files = {path.name: path.read_bytes() for path in paths}
+            yield "ydf", name, joined(files)
+            if name == "forest":
+                yield "ydf", "packed", joined({file: _packed(content) for file, content in files.items()})
+
+
+def _packed(content: bytes) -> bytes:
+    """Nodes as YDF compresses them; other files as they are."""
+    if content[:2] != b"BS":
+        return content
+    return b"BS\1\0\1" + content[5:8] + gzip.compress(content[8:], mtime=0)
 
 
 def _spark() -> Iterator[tuple[str, str, bytes]]:
@@ -391,7 +411,7 @@ def _our_own() -> Iterator[tuple[str, str, bytes]]:
             explainer.save(path)
             yield "saved", name, path.read_bytes()
         for _, name, content in (*_catboost(), *_xgboost()):
-            if name in ("statistics", "one_hot", "labels"):
+            if name in ("statistics", "combinations", "one_hot", "labels"):
                 (path := Path(folder) / "model").write_bytes(content)
                 TreeExplainer(path).save(Path(folder) / name)
                 yield "saved", name, (Path(folder) / name).read_bytes()

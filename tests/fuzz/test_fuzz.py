@@ -157,7 +157,7 @@ def test_contributions_of_the_wrong_column_are_found(monkeypatch: pytest.MonkeyP
 def test_a_reader_that_fails_is_found(monkeypatch: pytest.MonkeyPatch, wrong: Any, check: str) -> None:
     path = Path(__file__).parents[2] / "fuzz" / "README.md"
     monkeypatch.setattr(TreeExplainer, "shap_values", wrong)
-    monkeypatch.setattr(files, "TreeExplainer", lambda path, **options: TreeExplainer(stump()))
+    monkeypatch.setattr(files, "import_model", lambda path: stump())
     (found,) = files.examine(path, "lightgbm", "as it is").findings
     assert found.check == f"lightgbm: {check}"
 
