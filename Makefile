@@ -52,32 +52,33 @@ test-fasttreeshap: $(PAPER)/.package  ## Run FastTreeSHAP, patched and not
 	$(PAPER)/bin/python -m pytest -p no:cacheprovider tests/compat/test_patch_fasttreeshap.py
 
 # The native paths again, with every memory access and every undefined behaviour checked (which is slow:
-# nobody can be interrupted within a second there). Few of these tests share anything, and some compile kernels for
-# minutes: each goes to whichever core is free.
+# nobody can be interrupted within a second there, and calls within calls of sets and pairs take a minute each). Few of
+# these tests share anything, and some compile kernels for minutes: each goes to whichever core is free.
 test-sanitized: $(SANITIZED)/.package $(VENV)/.test  ## Run the native paths under sanitizers
 	LD_PRELOAD="$$($${CXX:-c++} -print-file-name=libasan.so) $$($${CXX:-c++} -print-file-name=libstdc++.so.6)" \
 	  ASAN_OPTIONS=detect_leaks=0 PYTHONPATH=$(SANITIZED) \
-	  $(RUN) -m pytest -q -p no:cacheprovider --numprocesses=auto --dist=worksteal -k "not ctrl_c and not threads_cannot" \
+	  $(RUN) -m pytest -q -p no:cacheprovider --numprocesses=auto --dist=worksteal \
+	  -k "not ctrl_c and not threads_cannot and not (may_explain and (sets or pairs))" \
 	  tests/engines/test_kernel.py tests/engines/test_engine.py tests/engines/test_interactions.py \
 	  tests/engines/test_background.py tests/engines/test_reentry.py tests/importers/test_records.py \
 	  tests/reference/test_paper.py $(addprefix tests/engines/test_device.py::test_,complete_trees chains \
 	  a_path_of_more_players_than_shared_memory_holds more_thresholds_than_a_byte_counts) \
-	  $(foreach seed,0 3,"tests/engines/test_device.py::test_random_models[plain-$(seed)]" \
-	  "tests/engines/test_device_background.py::test_random_models[plain-$(seed)]") \
+	  $(foreach seed,0 3,$(foreach what,device device_clumps device_background, \
+	  "tests/engines/test_$(what).py::test_random_models[plain-$(seed)]")) \
 	  $(addprefix tests/engines/test_device_background.py::test_,leaves_of_many_players more_thresholds_than_a_byte_counts) \
 	  "tests/engines/test_same_bits.py::test_a_large_model_keeps_its_digits_where_rare_leaves_are_huge[features0-baseline]"
 
 # On a machine with a GPU, whose Python has CuPy, pytest, hypothesis and this package; the libraries of models need not
 # be there, because `make zoo-files`, elsewhere, writes what is needed of them to build/zoo.
 GPU_PYTHON ?= python3
-GPU_TESTS := $(addprefix tests/engines/test_,device.py device_background.py contract.py gpu.py)
-SANITIZED_GPU := -k "gpu and (complete or chains or stems or thresholds or random_models or many_players or pinned)"
+GPU_TESTS := $(addprefix tests/engines/test_,device.py device_clumps.py device_background.py contract.py gpu.py)
+SANITIZED_GPU := -k "gpu and (complete or chains or stems or packed or thresholds or random_models or many_players or pinned)"
 
 test-gpu:  ## Run the engine of GPUs on one, then under compute-sanitizer
 	$(GPU_PYTHON) -m pytest $(GPU_TESTS) -k gpu
 	compute-sanitizer --tool memcheck --error-exitcode 1 $(GPU_PYTHON) -m pytest -q $(GPU_TESTS) $(SANITIZED_GPU)
 	compute-sanitizer --tool racecheck --error-exitcode 1 $(GPU_PYTHON) -m pytest -q $(GPU_TESTS) \
-	  -k "gpu and (complete or many_players)"
+	  -k "gpu and (complete or packed or many_players)"
 
 zoo-files: $(VENV)/.package $(VENV)/.test  ## Write the models of the tests to build/zoo, for make test-gpu
 	$(RUN) tests/support/zoo_files.py build/zoo

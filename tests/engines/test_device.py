@@ -19,13 +19,14 @@ from plain_device import PlainDevice
 from strategies import chain, complete, copies, random_ensemble, random_rows, rows_as_read
 
 from linear_treeshap import InputError, MissingDependencyError, TreeExplainer, oracle
-from linear_treeshap.engines.cuda import crowns, gpu
+from linear_treeshap.engines.cuda import crowns, gpu, packed, plan
 from linear_treeshap.engines.cuda import trees as of_trees
 from linear_treeshap.engines.cuda.conditions import Conditions
 from linear_treeshap.engines.cuda.device import Device
-from linear_treeshap.engines.cuda.plan import Model
+from linear_treeshap.engines.cuda.packed import Packed
+from linear_treeshap.engines.cuda.plan import Launch, Model
 from linear_treeshap.engines.cuda.records import STREAM_WORDS, Points, write
-from linear_treeshap.engines.cuda.stage import register_slots
+from linear_treeshap.engines.cuda.stage import Stream, register_slots
 from linear_treeshap.engines.cuda.stems import Stems
 from linear_treeshap.engines.cuda.trees import Trees
 from linear_treeshap.engines.indices import SHAPLEY, index_of
@@ -33,6 +34,12 @@ from linear_treeshap.engines.values import ValueEngine
 from linear_treeshap.model.ensemble import TreeEnsemble
 from linear_treeshap.model.row_format import RowFormat
 from linear_treeshap.players.players import Players
+
+
+@pytest.fixture(autouse=True)
+def no_clumps(monkeypatch: pytest.MonkeyPatch) -> None:
+    """All trees are walked here: clumps of leaves have tests of their own, `test_device_clumps.py`."""
+    monkeypatch.setattr(plan, "_MAX_PLAYERS_IN_CLUMPS", 0)
 
 
 def assert_as_the_processor(ensemble: TreeEnsemble, rows: Rows, device: Device, **options: Any) -> None:
@@ -260,10 +267,10 @@ def test_few_rows_and_many_are_cut_into_chunks_of_other_sizes() -> None:
         assert np.abs(many[:100] - few).max() <= tolerance * np.abs(few).max()
 
 
-@pytest.mark.parametrize("shape", ["complete", "random", "repeated"])
+@pytest.mark.parametrize("shape", ["complete", "random", "repeated", "mixed"])
 def test_a_leaf_takes_few_bytes(shape: str) -> None:
     """Less than 100 on the device, in float32, also where rules are walked in parts."""
-    n_features = 6 if shape == "repeated" else 40
+    n_features = {"repeated": 6, "mixed": 20}.get(shape, 40)
     ensemble = copies(complete(8, 30), 10)
     if shape != "complete":
         rng = np.random.default_rng(0)
@@ -271,12 +278,42 @@ def test_a_leaf_takes_few_bytes(shape: str) -> None:
             rng, n_features=n_features, n_trees=10, max_leaves=1000, max_depth=40, categorical=False
         )
     model = Model.of(ensemble, np.arange(n_features, dtype=np.int32), n_features, SHAPLEY)
-    launches = model.launches(np.float32, register_slots)
+    launches = [some for some in model.launches(np.float32, register_slots) if isinstance(some, Launch)]
     if shape == "random":
         assert max(len(launch.parts) for launch in launches) > 1
-    held = [getattr(launch, name) for launch in launches for name in ("words", "cuts", "columns")]
+    held = [getattr(launch, name) for launch in launches for name in ("cuts", "columns")]
     held += [some.gains for launch in launches for some in (launch.small, launch.large)]
+    held += [array for launch in launches for array in Stream(launch, PlainDevice()).held]
     assert sum(array.nbytes for array in held) < 100 * ensemble.n_leaves
+
+
+@pytest.mark.parametrize("depth", [12, 60])
+def test_streams_that_are_packed(depth: int, device: Device, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Numbers that follow from covers are filled in by each call: in float64 they are the same to the bit,
+    also those of stems, and where a rule is walked in parts."""
+    ensemble, rows = deep_ensemble(depth)
+    monkeypatch.setattr(packed, "_MANY_BYTES", 1e9)
+    whole = device_engine(ensemble, device)
+    expected = values_of(whole, rows)
+    monkeypatch.setattr(packed, "_MANY_BYTES", 0)
+    engine = device_engine(ensemble, device)
+    assert values_of(engine, rows).tobytes() == expected.tobytes()
+    assert_as_the_processor(ensemble, rows, device)
+    stages: list[Any] = [some._walk(np.dtype(np.float64), False)._stages for some in (engine, whole)]
+    assert all(isinstance(stage.launch.words, Packed) for stage in stages[0])
+    assert max(len(stage.launch.parts) for stage in stages[0]) > 1 or depth == 12
+    small, large = (sum(array.nbytes for stage in some for array in stage._held) for some in stages)
+    assert small < large
+
+
+def test_covers_that_float32_has_no_number_for_are_not_packed(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(packed, "_MANY_BYTES", 0)
+    for share, is_packed in ((0.9, True), (1e-9, False)):
+        ensemble = chain([0, 1, 2] * 5, share=share)
+        model = Model.of(ensemble, np.arange(3, dtype=np.int32), 3, SHAPLEY)
+        for launch in model.launches(np.float32, register_slots):
+            assert isinstance(launch, Launch)
+            assert isinstance(launch.words, Packed) == is_packed
 
 
 @pytest.mark.parametrize("dtype", TOLERANCE)
@@ -301,7 +338,7 @@ def test_the_largest_knot_finds_room_in_a_piece(dtype: str) -> None:
             n_register_slots=slots,
             dtype=dtype,
         )
-        _, cuts, _ = records.in_pieces([1])
+        _, _, cuts, _ = records.in_pieces([1])
         assert np.diff(cuts).max() <= STREAM_WORDS
         if slots == depth - 3:
             assert len(cuts) == 2  # it is one knot

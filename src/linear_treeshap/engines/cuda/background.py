@@ -15,6 +15,7 @@ import numpy.typing as npt
 
 from ..background import BackgroundEngine
 from ..background_rows import Background
+from .chunk_stage import THREADS, ChunkStage
 from .device import C_NAMES, Device
 from .engine import DeviceEngine, Walk
 from .ranks import Ranks
@@ -25,12 +26,8 @@ __all__ = ["TableEngine"]
 
 _PAIRS = "Pairs against background rows are not computed on a GPU yet: the processor computes them."
 _TOO_DEEP = "Paths of so many players do not meet background rows on a GPU: the processor computes them."
-#: Threads of a block, at most and at least.
-_THREADS, _MIN_THREADS = 256, 64
 #: Background rows that a block meets at once.
 _BACKGROUND = 1024
-#: Blocks for each that runs at the same time, so that none is idle for long at the end.
-_WAVES = 4
 #: What a table, and a background row at a leaf, cost beside a leaf at one point.
 _TABLE_WORK, _MEETING_WORK = 16, 0.5
 
@@ -103,8 +100,8 @@ class _Met:
         self.addresses = device.address(self.ranks), self.pitch, device.address(self.weights), self.n_rows
 
 
-class _TableStage:
-    """A `TableLaunch` on a device: its stream, and how rows and tables are cut into blocks."""
+class _TableStage(ChunkStage):
+    """A `TableLaunch` on a device."""
 
     def __init__(
         self,
@@ -116,40 +113,12 @@ class _TableStage:
         *,
         n_shared: int = 0,  # bytes of shared memory besides those of rows
     ) -> None:
-        self.launch, self.device, self._n_shared = launch, device, n_shared
         real = C_NAMES[launch.numbers.dtype]
-        self._kernel = device.kernel(file, name, {"REAL": real, "THREADS": _THREADS, **defines})
+        kernel = device.kernel(file, name, {"REAL": real, "THREADS": THREADS, **defines})
+        super().__init__(device, kernel, launch.group_chunks, launch.row_bytes, n_shared=n_shared)
         tables = (launch.stream, launch.chunks, launch.groups, launch.columns, launch.firsts, launch.gains)
         self._held = [device.arrays.asarray(table) for table in (*tables, launch.numbers)]
         *self._tables, self._numbers = map(device.address, self._held)
-        self._spans: dict[int, Any] = {}
-
-    def cut(self, n_rows: int, few: bool) -> Cut:
-        """How so many rows are cut."""
-        n_chunks, row_bytes = len(self.launch.chunks) - 1, self.launch.row_bytes
-        room = self.device.max_shared - self._n_shared
-        n_threads = min(_THREADS, room // row_bytes // 32 * 32)
-        while n_threads > _MIN_THREADS and -(-n_rows // n_threads) * n_chunks < self._at_once(n_threads):
-            n_threads = n_threads // 2 // 32 * 32
-        n_tiles, at_once = -(-n_rows // n_threads), self._at_once(n_threads)
-        spans = self._spans_for(int(np.clip(-(-_WAVES * at_once // n_tiles), 1, n_chunks)))
-        n_blocks = min(n_tiles * len(spans), at_once)
-        n_shared = self._n_shared + n_threads * row_bytes
-        return Cut(n_threads, n_shared, n_tiles, n_blocks, few, self.device.address(spans), len(spans), 0, 0)
-
-    def _at_once(self, n_threads: int) -> int:
-        return self._kernel.blocks_at_once(n_threads, self._n_shared + n_threads * self.launch.row_bytes)
-
-    def _spans_for(self, n_spans: int) -> Any:
-        """(n_spans, 3) `Span` of tile.h: as many chunks in each, and none of two groups."""
-        if n_spans not in self._spans:
-            group_chunks = self.launch.group_chunks
-            shares = np.linspace(0, group_chunks[-1], n_spans + 1).astype(np.int64)
-            edges = np.unique(np.concatenate([shares, group_chunks]))
-            group = np.searchsorted(group_chunks, edges[:-1], side="right") - 1
-            spans = np.stack([group, edges[:-1], edges[1:]], axis=1).astype(np.int32)
-            self._spans[n_spans] = self.device.arrays.asarray(spans)
-        return self._spans[n_spans]
 
     def walk(self, cut: Cut, room: Room) -> None:
         """Add to totals what rows with these ranks get."""

@@ -22,6 +22,8 @@ from ..contract import Sets, Told, Truth, Values
 from ..sets import Kind
 from ..values import ValueEngine
 from .arrays import on_host
+from .clump_records import ClumpLaunch
+from .clump_stage import ClumpStage
 from .device import C_NAMES, Device
 from .plan import Model
 from .ranks import Ranks
@@ -186,8 +188,13 @@ class PathEngine(DeviceEngine):
             np.array([trees.exponent for trees in model.outputs], dtype=np.int64) - bits,
             n_limbs,
             self.n_players,
-            [Stage(launch, self.device, n_limbs, bits, with_pairs) for launch in launches],
-            sum(len(launch.words) * launch.n_points * len(launch.parts) for launch in launches) // 16,
+            [
+                ClumpStage(launch, self.device, n_limbs, bits)
+                if isinstance(launch, ClumpLaunch)
+                else Stage(launch, self.device, n_limbs, bits, with_pairs)
+                for launch in launches
+            ],
+            sum(launch.work for launch in launches),
             model.pairs if with_pairs else None,
         )
 

@@ -20,9 +20,13 @@ import numpy.typing as npt
 
 from ...model.ensemble import TreeEnsemble
 from ..indices import Index, Rule
+from .clump_records import ClumpDraft, ClumpLaunch
+from .clumps import Clumps, fit_into_clumps
 from .conditions import Conditions
 from .crowns import in_crowns
-from .records import Points, write
+from .packed import Packed, packed
+from .records import Fills, Points, write
+from .tile import GAINS_AT_ONCE, row_bytes
 from .trees import Kind, Trees
 
 __all__ = ["Chunks", "Launch", "Model"]
@@ -52,8 +56,6 @@ _MAX_SPLITS = {4: 64, 8: 1024}
 #: Trees that are deeper are walked in float64: each split of a path rounds, and so many would be seen in
 #: float32 (up to 150 levels, errors are below 4e-7).
 _MAX_FLOAT32_SLOTS = 256
-#: Players whose values are added to totals at once, as in walk.cu.
-_GAINS_AT_ONCE = 8
 #: Points that are walked at once: beyond these their state is not in registers.
 _MAX_POINTS = 8
 #: Parts of a rule that share a stream: more would not find room in a piece of it.
@@ -62,6 +64,11 @@ _MAX_PARTS = 4
 _FEW_LEAVES = 0.25
 #: Trees of which more than this share of the leaves are beside splits are uneven.
 _UNEVEN = 0.1
+#: Trees on whose paths are more players, in the mean over leaves, are faster in crowns; so are those whose
+#: clumps have fewer leaves, in the mean over the first of them.
+_MAX_PLAYERS_IN_CLUMPS, _MIN_LEAVES_OF_CLUMP, _SAMPLED_LEAVES = 9, 2.5, 2048
+#: Leaves of a model whose tables take little memory: some 400 bytes each in float32, while a call lasts.
+_MAX_LEAVES_IN_CLUMPS = 1 << 18
 #: Leaves whose largest is this much larger than their mean are rare and huge: one limb has no digits for the
 #: others.
 _WILD = 2.0**24
@@ -89,7 +96,7 @@ class Launch:
 
     parts: list[Points]  # of the rule, of as many points each: all are walked one after another
     dtype: np.dtype[Any]  # of the walk
-    words: npt.NDArray[Any]
+    words: npt.NDArray[Any] | Packed
     cuts: Int64  # (n_pieces + 1,) words
     pieces: Int64  # (n_chunks + 1,) the first piece of each chunk
     group_chunks: Int64  # (n_groups + 1,) the first chunk of each group
@@ -105,6 +112,11 @@ class Launch:
     def n_points(self) -> int:
         """That are walked at once."""
         return len(self.parts[0].t)
+
+    @property
+    def work(self) -> int:
+        """Of one row, in leaves times points."""
+        return int(self.cuts[-1]) * self.n_points * len(self.parts) // 16
 
 
 @dataclass(frozen=True, eq=False)
@@ -157,19 +169,23 @@ class Model:
 
     def launches(
         self, dtype: npt.DTypeLike, n_register_slots: Callable[[int, int], int], *, with_pairs: bool = False
-    ) -> list[Launch]:
+    ) -> list[Launch | ClumpLaunch]:
         """``n_register_slots`` says how many for a number of points, and the bytes of a number."""
         pairs = self.pairs if with_pairs else None
         drafts: dict[tuple[bytes, int, bool], _Draft] = {}
+        clump_drafts: dict[bytes, ClumpDraft] = {}
         for output, trees in enumerate(self.outputs):
             for some, real in _by_type(replace(trees, is_flat=with_pairs), np.dtype(dtype)):
                 item = real.itemsize
                 if self.can_divide and _is_uneven(some):
+                    some = self._clumped(some, output, real, clump_drafts)
+                    if not some.n_trees:
+                        continue
                     some = in_crowns(
                         replace(some, is_uneven=True), self._n_points, partial(_slots, n_register_slots, item)
                     )
                 small = some.cut(partial(_is_too_large, item)).with_leaves_right()
-                for points, members in _classes(small, self.index):
+                for points, members in _classes(small.n_path_players, small.n_leaves, self.index):
                     for parts in _parts(points):
                         rule = b"".join(part.t.tobytes() + part.weights.tobytes() for part in parts)
                         key = rule, item, small.is_uneven
@@ -177,7 +193,37 @@ class Model:
                             n_slots = n_register_slots(len(parts[0].t), item)
                             drafts[key] = _Draft(parts, n_slots, real, small.is_uneven, pairs)
                         drafts[key].add(output, small.some(members))
-        return [draft.launch() for draft in drafts.values()]
+        walks = [draft.launch() for draft in drafts.values()]
+        return [*walks, *(draft.launch() for draft in clump_drafts.values())]
+
+    def _clumped(
+        self, trees: Trees, output: int, dtype: np.dtype[Any], drafts: dict[bytes, ClumpDraft]
+    ) -> Trees:
+        """Trees that are explained by clumps of leaves are added to drafts; the others are left."""
+        fit = np.flatnonzero(fit_into_clumps(trees, self._n_points))
+        some = trees.some(fit)
+        n_leaves = sum(int(of_output.is_leaf.sum()) for of_output in self.outputs)
+        if n_leaves > _MAX_LEAVES_IN_CLUMPS or not _are_for_clumps(some, self._n_points):
+            return trees
+        n_players = some.n_players_above[some.is_leaf]
+        classes = list(_classes(n_players, np.ones_like(n_players), self.index))
+        points_of = {n: points for points, members in classes for n in n_players[members].tolist()}
+        clumps = Clumps.of(some, lambda n: len(points_of[n].t))
+        for points, _ in classes:
+            members = [i for i, n in enumerate(clumps.n_players.tolist()) if points_of[n] is points]
+            key = points.t.tobytes() + points.weights.tobytes() + dtype.char.encode()
+            if members:
+                drafts.setdefault(key, ClumpDraft(points, dtype)).add(output, clumps.made(np.array(members)))
+        return trees.some(np.setdiff1d(np.arange(trees.n_trees), fit))
+
+
+def _are_for_clumps(trees: Trees, n_points: Callable[[int], int]) -> bool:
+    """Are these faster by clumps of leaves than in crowns? The first of them show how large clumps become."""
+    if trees.n_trees == 0 or trees.n_players_above[trees.is_leaf].mean() > _MAX_PLAYERS_IN_CLUMPS:
+        return False
+    some = trees.span(0, 1 + int(np.searchsorted(np.cumsum(trees.n_leaves)[:-1], _SAMPLED_LEAVES)))
+    n_clumps = len(Clumps.of(some, n_points).top)
+    return bool(some.n_leaves.sum() >= _MIN_LEAVES_OF_CLUMP * n_clumps)
 
 
 def _is_wild(trees: Trees) -> bool:
@@ -215,25 +261,20 @@ def _by_type(trees: Trees, dtype: np.dtype[Any]) -> Iterator[tuple[Trees, np.dty
 def _is_too_large(item: int, trees: Trees, tree: int) -> bool:
     nodes = np.arange(trees.first[tree], trees.first[tree + 1])
     inner = nodes[~trees.is_leaf[nodes]]
-    n_bytes = _row_bytes(len(np.unique(trees.player[inner])), len(np.unique(trees.column[inner])), item)
+    n_bytes = row_bytes(len(np.unique(trees.player[inner])), len(np.unique(trees.column[inner])), item)
     # A path cannot be cut: parts of about its size would all be that path over and over again.
     n_players = int(trees.n_path_players[tree])
-    room = max(_ROW_BYTES[item], 2 * _row_bytes(n_players, n_players, item))
+    room = max(_ROW_BYTES[item], 2 * row_bytes(n_players, n_players, item))
     return n_bytes > room or len(nodes) > 2 * _TREE_LEAVES
 
 
-def _row_bytes(n_players: int, n_columns: int, item: int) -> int:
-    """Of values, one more for splits that are none, and ranks, as walk.cu has them."""
-    return (n_players + 1 | 1) * item + 4 * (-(-n_columns // 4) | 1)
-
-
-def _classes(trees: Trees, index: Index) -> Iterator[tuple[Points, Int64]]:
-    """A rule, and the trees for which it has as many points as they need, or hardly more."""
-    n_players = trees.n_path_players
+def _classes(n_players: Int64, n_leaves: Int64, index: Index) -> Iterator[tuple[Points, Int64]]:
+    """A rule, and the trees for which it has as many points as they need, or hardly more. In come the players
+    of their longest path, and their leaves."""
     n_points = {n: len(index.rule(int(n))[0]) for n in np.unique(n_players)}
     needed = np.array([_rounded(n_points[n]) for n in n_players.tolist()], dtype=np.int64)
     for n, more in zip(*(np.unique(needed)[part] for part in (slice(None, -1), slice(1, None))), strict=True):
-        few = trees.n_leaves[needed == n].sum() < _FEW_LEAVES * trees.n_leaves.sum()
+        few = n_leaves[needed == n].sum() < _FEW_LEAVES * n_leaves.sum()
         if few and more <= _MAX_POINTS:
             needed[needed == n] = more
     for n in np.unique(needed):
@@ -303,7 +344,7 @@ class _ChunkDraft:
         self.sums += [n_chunks + end for end in sums]
         for own in gains:
             # Whole numbers of those that are added at once, the rest being nobody's, who gets nothing.
-            own = np.append(own, np.full(-len(own) % _GAINS_AT_ONCE, len(players)))
+            own = np.append(own, np.full(-len(own) % GAINS_AT_ONCE, len(players)))
             self.gains.append(np.stack([own * item, np.append(players, players[0])[own]], axis=1))
             self.firsts.append(self.firsts[-1] + len(own))
 
@@ -326,6 +367,8 @@ class _Draft:
         self.parts, self.n_register_slots, self.dtype, self.pairs = parts, n_register_slots, dtype, pairs
         self.is_uneven = is_uneven
         self.words: list[npt.NDArray[Any]] = []
+        self.fills: list[Fills] = []
+        self.n_leaves = 0
         self.cuts: list[int] = [0]
         self.groups: list[tuple[int, int, int, int]] = []
         self.pieces, self.group_chunks = [0], [0]
@@ -342,7 +385,7 @@ class _Draft:
             self.groups.append((len(players), sum(map(len, self.columns)), len(columns), output))
             self.columns.append(columns)
             self.n_slots = max(self.n_slots, int(some.slot.max()) + 1)
-            self.row_bytes = max(self.row_bytes, _row_bytes(len(players), len(columns), self.dtype.itemsize))
+            self.row_bytes = max(self.row_bytes, row_bytes(len(players), len(columns), self.dtype.itemsize))
             local_player, local_column = (
                 np.zeros(int(used.max()) + 1, dtype=np.int64) for used in (players, columns)
             )
@@ -353,7 +396,7 @@ class _Draft:
     def _groups(self, trees: Trees) -> Iterator[tuple[int, int]]:
         """Trees one after another, as long as their players and columns have room beside each other."""
         inner = ~trees.is_leaf
-        everything = _row_bytes(
+        everything = row_bytes(
             len(np.unique(trees.player[inner])), len(np.unique(trees.column[inner])), self.dtype.itemsize
         )
         if everything <= _ROW_BYTES[self.dtype.itemsize] or trees.n_trees == 1:
@@ -365,7 +408,7 @@ class _Draft:
             own = inner[nodes]
             its_players = set(trees.player[nodes][own].tolist())
             its_columns = set(trees.column[nodes][own].tolist())
-            n_bytes = _row_bytes(len(players | its_players), len(columns | its_columns), self.dtype.itemsize)
+            n_bytes = row_bytes(len(players | its_players), len(columns | its_columns), self.dtype.itemsize)
             if tree > begin and n_bytes > _ROW_BYTES[self.dtype.itemsize]:
                 yield begin, tree
                 players, columns, begin = set(), set(), tree
@@ -387,7 +430,9 @@ class _Draft:
         # What has a stem is a part of a tree.
         n_trees = (trees.crown == trees.first[:-1]).astype(np.int64)
         ends = list(_ends(n_trees, trees.n_leaves, *_CHUNK))
-        words, cuts, pieces = records.in_pieces(ends)
+        words, fills, cuts, pieces = records.in_pieces(ends)
+        self.fills.append(fills.moved(self.cuts[-1]))
+        self.n_leaves += int((trees.is_leaf & ~trees.is_empty).sum())
         self.pieces += (pieces[1:] + len(self.cuts) - 1).tolist()
         self.group_chunks.append(len(self.pieces) - 1)
         self.cuts += (cuts[1:] + self.cuts[-1]).tolist()
@@ -404,10 +449,11 @@ class _Draft:
         self.large.add(sums, _gains(n_splits, sums, _MAX_SPLITS[item]), players, item)
 
     def launch(self) -> Launch:
+        words, fills = np.concatenate(self.words), Fills.joined(self.fills)
         return Launch(
             self.parts,
             self.dtype,
-            np.concatenate(self.words),
+            packed(words, fills, self.parts, self.dtype, self.n_leaves) or words,
             np.array(self.cuts, dtype=np.int64),
             np.array(self.pieces, dtype=np.int64),
             np.array(self.group_chunks, dtype=np.int64),

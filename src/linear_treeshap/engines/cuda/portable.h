@@ -42,10 +42,13 @@ DEVICE void copied() {
 }
 DEVICE unsigned bits(float x) { return __float_as_uint(x); }
 DEVICE unsigned bits(double x) { return (unsigned)__double_as_longlong(x); }
+DEVICE float from_bits(unsigned x, float) { return __uint_as_float(x); }
+DEVICE double from_bits(unsigned x, double) { return __longlong_as_double(x); }
 DEVICE int all_bits(float x) { return __float_as_int(x); }
 DEVICE Int all_bits(double x) { return __double_as_longlong(x); }
 DEVICE Int nearest(float x) { return __float2ll_rn(x); }
 DEVICE Int nearest(double x) { return __double2ll_rn(x); }
+DEVICE int least(int a, int b) { return min(a, b); }
 DEVICE int n_bits(unsigned x) { return __popc(x); }
 DEVICE int n_bits(unsigned long long x) { return __popcll(x); }
 DEVICE void add_atomically(Int* to, Int x) { atomicAdd((unsigned long long*)to, (unsigned long long)x); }
@@ -88,6 +91,9 @@ DEVICE int all_bits(float x) { return std::bit_cast<int>(x); }
 DEVICE Int all_bits(double x) { return std::bit_cast<Int>(x); }
 DEVICE unsigned bits(float x) { return (unsigned)all_bits(x); }
 DEVICE unsigned bits(double x) { return (unsigned)all_bits(x); }
+DEVICE float from_bits(unsigned x, float) { return std::bit_cast<float>(x); }
+DEVICE double from_bits(unsigned x, double) { return std::bit_cast<double>((Int)x); }
+DEVICE int least(int a, int b) { return a < b ? a : b; }
 DEVICE Int nearest(double x) { return (Int)std::nearbyint(x); }
 template <class Unsigned>
 DEVICE int n_bits(Unsigned x) {

@@ -13,7 +13,7 @@ bytes from where a row's ranks and values begin.
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Any, overload
 
 import numpy as np
@@ -22,7 +22,16 @@ import numpy.typing as npt
 from .stems import Stems
 from .trees import MAX_STEM, Kind, Trees
 
-__all__ = ["STREAM_WORDS", "Points", "Records", "n_knot_slots", "n_stem_bits", "write"]
+__all__ = [
+    "STREAM_WORDS",
+    "Filling",
+    "Fills",
+    "Points",
+    "Records",
+    "n_knot_slots",
+    "n_stem_bits",
+    "write",
+]
 
 Int64 = npt.NDArray[np.int64]
 Float64 = npt.NDArray[np.float64]
@@ -100,18 +109,45 @@ class Points:
         return (1 - cover[:, None]) / self.factor(cover)
 
 
+class Filling:
+    """What numbers follow from a cover, for each point: see fill.cu."""
+
+    TAU, TAU_AND_KAPPA, RHO, NOTHING = range(4)
+
+
+@dataclass(frozen=True, eq=False)
+class Fills:
+    """Where a stream has numbers that follow from a cover alone: one part of the rule at a time."""
+
+    word: Int64  # the first one
+    cover: Float64
+    filling: Int64  # see `Filling`
+    part: Int64  # of the rule
+
+    @classmethod
+    def joined(cls, fills: list[Fills]) -> Fills:
+        """In the order of their words."""
+        parts = [np.concatenate([getattr(some, name) for some in fills]) for name in cls.__dataclass_fields__]
+        order = np.argsort(parts[0], kind="stable")
+        return cls(*(part[order] for part in parts))
+
+    def moved(self, n_words: int | Int64) -> Fills:
+        return replace(self, word=self.word + n_words)
+
+
 @dataclass(frozen=True, eq=False)
 class Records:
     """The stream of some trees."""
 
     words: npt.NDArray[Any]  # uint32 or uint64
+    fills: Fills
     starts: Int64  # the word at which each record begins, unless it is within a knot; and the number of words
     tree_starts: Int64  # (n_trees + 1,) the word at which each tree begins
     end: int  # what a piece ends with
 
-    def in_pieces(self, trees: list[int]) -> tuple[npt.NDArray[Any], Int64, Int64]:
-        """Words, the word at which each piece begins, and the first piece of each chunk, with the ends of
-        all.
+    def in_pieces(self, trees: list[int]) -> tuple[npt.NDArray[Any], Fills, Int64, Int64]:
+        """Words and their fills, the word at which each piece begins, and the first piece of each chunk, with
+        the ends of all.
 
         A chunk ends before each of these ``trees``. A piece ends with a record that says so.
         """
@@ -126,7 +162,8 @@ class Records:
             chunks.append(len(cuts) - 1)
         inner = np.repeat(np.array(cuts[1:], dtype=np.int64), _VECTOR)
         words = np.insert(self.words, inner, self.end)
-        return words, np.array(cuts) + _VECTOR * np.arange(len(cuts)), np.array(chunks)
+        fills = self.fills.moved(_VECTOR * np.searchsorted(cuts[1:], self.fills.word, side="right"))
+        return words, fills, np.array(cuts) + _VECTOR * np.arange(len(cuts)), np.array(chunks)
 
 
 def n_knot_slots(n_register_slots: int, with_pairs: bool) -> int:
@@ -221,7 +258,8 @@ def write(
         places = up[splits] + up_size[splits] + partner_words * number
         page.partners(places, pairs, ops)
         starts.append(places)
-    return Records(page.words, np.unique(np.concatenate(starts)), tree_starts, ops.end)
+    fills = Fills.joined(page.fills)
+    return Records(page.words, fills, np.unique(np.concatenate(starts)), tree_starts, ops.end)
 
 
 @overload
@@ -249,6 +287,8 @@ class _Page:
         self.trees, self.of_stems, self.parts = trees, stems, parts
         self.real = np.dtype(dtype)
         self.words = np.zeros(n_words, dtype=np.uint32 if self.real.itemsize == 4 else np.uint64)
+        nothing = np.empty(0, dtype=np.int64)
+        self.fills = [Fills(nothing, np.empty(0), nothing, nothing)]
         # Leaves stand for splits where something is smaller than its record: all their numbers are zeros
         # then, and the player is none.
         self.first_edge = n_stem_bits(trees.is_uneven)
@@ -285,10 +325,10 @@ class _Page:
         self._real(covers[tree] + number, stems.cover)
         self._whole(gains[filled], np.full(len(filled), ops.stem), n_players[filled], slot[filled] + 1)
         n_words = _whole_vectors(1 + len(self.parts[0].t))
-        for part, points in enumerate(self.parts):
+        for part in range(len(self.parts)):
             place = gains[tree] + _VECTOR + (number * len(self.parts) + part) * n_words
             self._whole(place, self.place_of[stems.player])
-            self._real(place + 1, *points.rho(stems.cover).T)
+            self._fill(place + 1, stems.cover, Filling.RHO, part)
 
     def bottoms(self, start: Int64) -> None:
         """Leaves, pairs, twigs and branches."""
@@ -340,8 +380,8 @@ class _Page:
         again = both & repeated
         for part, points in enumerate(self.parts):
             place = middle[again] + part * _whole_vectors(2 + len(points.t))
-            w_right, cover = trees.w_right[nodes[again]], trees.cover_above[nodes[again]]
-            self._real(place + 1, w_right, *points.tau(cover).T)
+            self._real(place + 1, trees.w_right[nodes[again]])
+            self._fill(place + 2, trees.cover_above[nodes[again]], Filling.TAU, part)
         self._tau_and_kappa(up[again] + 4, nodes[again])
         rest = (1 - trees.w_right[nodes[beside]]) * trees.value[trees.right[nodes[beside]]]
         self._real(up[beside] + 4, rest)
@@ -355,8 +395,7 @@ class _Page:
         number = pairs[trees.player[split], trees.player[above]]
         ratio = np.where(is_right, trees.w_right[above], trees.w_left[above])
         self._whole(start, np.full(len(start), ops.partner), number, self._edge(above, is_right))
-        cover = trees.cover_above[above] * ratio
-        self._of_parts(start + _VECTOR, [points.rho(cover) for points in self.parts])
+        self._of_parts(start + _VECTOR, trees.cover_above[above] * ratio, Filling.RHO)
 
     def _twigs(self, start: Int64, nodes: Int64, last_of_right: Int64) -> None:
         trees = self.trees
@@ -397,22 +436,30 @@ class _Page:
         return self.first_edge + 2 * self.trees.slot[split] + is_right
 
     def _tau(self, start: Int64, nodes: Int64) -> None:
-        cover = self.trees.cover_above[nodes]
-        self._of_parts(start, [points.tau(cover) for points in self.parts])
+        self._of_parts(start, self.trees.cover_above[nodes], Filling.TAU)
 
     def _tau_and_kappa(self, start: Int64, nodes: Int64, *before: Float64) -> None:
         """And numbers before them."""
-        cover = self.trees.cover_above[nodes]
-        self._of_parts(
-            start,
-            [np.stack([*before, *part.tau(cover).T, *part.kappa(cover).T], axis=1) for part in self.parts],
-        )
+        self._of_parts(start, self.trees.cover_above[nodes], Filling.TAU_AND_KAPPA, *before)
 
-    def _of_parts(self, start: Int64, numbers: list[Float64]) -> None:
-        """For each part of the rule (n, …) numbers, in whole vectors."""
-        for part, some in enumerate(numbers):
-            for k, column in enumerate(some.T):
-                self._real(start + part * _whole_vectors(some.shape[1]) + k, column)
+    def _of_parts(self, start: Int64, cover: Float64, filling: int, *before: Float64) -> None:
+        """For each part of the rule some numbers, and those that follow from covers, in whole vectors."""
+        for part, points in enumerate(self.parts):
+            n_words = len(before) + len(points.t) * (2 if filling == Filling.TAU_AND_KAPPA else 1)
+            place = start + part * _whole_vectors(n_words)
+            self._real(place, *before)
+            self._fill(place + len(before), cover, filling, part)
+
+    def _fill(self, start: Int64, cover: Float64, filling: int, part: int) -> None:
+        points = self.parts[part]
+        numbers = {
+            Filling.TAU: (points.tau,),
+            Filling.TAU_AND_KAPPA: (points.tau, points.kappa),
+            Filling.RHO: (points.rho,),
+        }[filling]
+        for i, number in enumerate(numbers):
+            self._real(start + i * len(points.t), *number(cover).T)
+        self.fills.append(Fills(start, cover, np.full(len(start), filling), np.full(len(start), part)))
 
     def _whole(self, start: Int64, *columns: Any) -> None:
         for i, column in enumerate(columns):

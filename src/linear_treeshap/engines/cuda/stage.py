@@ -12,10 +12,11 @@ import numpy as np
 import numpy.typing as npt
 
 from .device import C_NAMES, Device
+from .packed import FILLS_OF_BLOCK, Packed
 from .plan import Chunks, Launch
 from .records import STREAM_WORDS, n_knot_slots, n_stem_bits
 
-__all__ = ["AnyStage", "Cut", "Room", "Stage", "register_slots"]
+__all__ = ["AnyStage", "Cut", "Room", "Stage", "Stream", "register_slots"]
 
 #: Threads of a block, by the bytes of a number: more would have too few registers for what they know.
 _MAX_THREADS = {4: 512, 8: 256}
@@ -45,11 +46,12 @@ class Cut:
     n_spans: int
     deep_bytes: int  # of the states of splits that are in memory
     room_bytes: int  # of a block whose tile is not in shared memory
+    stream_bytes: int = 0  # of a stream that is made in each call
 
     @property
     def n_bytes(self) -> int:
         """Of the memory that it takes."""
-        return self.deep_bytes + self.n_blocks * self.room_bytes
+        return self.stream_bytes + self.deep_bytes + self.n_blocks * self.room_bytes
 
 
 class Room:
@@ -81,6 +83,41 @@ class AnyStage(Protocol):
 
     def walk(self, cut: Cut, room: Room) -> None:
         """Add to totals what rows with these ranks get."""
+
+
+class Stream:
+    """The words of a launch on a device: those that are there, or if they are packed, in the memory of a
+    call."""
+
+    def __init__(self, launch: Launch, device: Device) -> None:
+        self._device, words = device, launch.words
+        self.n_bytes = 0
+        if not isinstance(words, Packed):
+            self.held = [device.arrays.asarray(words)]
+            return
+        points = np.concatenate([np.concatenate([part.t, part.absent]) for part in launch.parts])
+        parts = (words.codes, words.covers, words.bases, words.words, points)
+        self.held = [device.arrays.asarray(part) for part in parts]
+        self._packed = words
+        self.n_bytes = -(-words.n_words * launch.dtype.itemsize // 64) * 64
+        defines = {
+            "REAL": C_NAMES[launch.dtype],
+            "POINTS": launch.n_points,
+            "THREADS": FILLS_OF_BLOCK,
+        }
+        self._fill = device.kernel("fill.cu", "fill", defines)
+
+    def at(self, room: int) -> int:
+        """Where the words are; in the memory of a call, they are made there."""
+        places = list(map(self._device.address, self.held))
+        if self.n_bytes == 0:
+            return places[0]
+        codes, covers, bases, words, points = places
+        n_fills, n_words = len(self._packed.codes), self._packed.n_words
+        n_blocks = len(self._packed.bases)
+        numbers = codes, covers, n_fills, bases, words, points
+        self._fill.launch(n_blocks, FILLS_OF_BLOCK, 4 * FILLS_OF_BLOCK, *numbers, room, n_words)
+        return room
 
 
 class Stage:
@@ -120,11 +157,13 @@ class Stage:
             )
             for part in launch.parts
         ]
-        tables = (launch.words, launch.cuts, launch.groups, launch.columns, launch.pieces)
+        tables = (launch.cuts, launch.groups, launch.columns, launch.pieces)
         large, small = ((some.firsts, some.gains) for some in (launch.large, launch.small))
         self._held = [device.arrays.asarray(table) for table in (*tables, *large, *small, *rules)]
         places = list(map(device.address, self._held))
-        self._tables, self._chunk_tables, self._rules = places[:5], (places[5:7], places[7:9]), places[9:]
+        self._tables, self._chunk_tables, self._rules = places[:4], (places[4:6], places[6:8]), places[8:]
+        self._stream = Stream(launch, device)
+        self._held += self._stream.held
         self._cuts: dict[tuple[int, bool], Cut] = {}  # by the number of rows
         self._spans: dict[tuple[int, bool], Any] = {}  # by how many are wanted
 
@@ -133,11 +172,13 @@ class Stage:
 
     def walk(self, cut: Cut, room: Room) -> None:
         """Add to totals what rows with these ranks get."""
+        stream, states = self._stream.at(room.states), room.states + cut.stream_bytes
         for part, rule in enumerate(self._rules):
             self._kernel.launch(
                 cut.n_blocks,
                 cut.n_threads,
                 cut.n_shared,
+                stream,
                 *self._tables,
                 *self._chunk_tables[cut.few],
                 cut.spans,
@@ -152,8 +193,8 @@ class Stage:
                 room.n_outputs * room.n_players * room.pitch,
                 room.pairs,
                 room.n_pairs,
-                room.states,
-                room.states + cut.deep_bytes,
+                states,
+                states + cut.deep_bytes,
                 cut.room_bytes,
             )
 
@@ -184,6 +225,7 @@ class Stage:
             len(spans),
             n_blocks * deep_bytes,
             room_bytes,
+            self._stream.n_bytes,
         )
 
     def _n_shared(self, n_threads: int) -> int:

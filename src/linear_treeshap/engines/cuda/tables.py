@@ -21,6 +21,7 @@ import numpy.typing as npt
 
 from ..background import BackgroundEngine
 from .conditions import Conditions
+from .tile import GAINS_AT_ONCE, row_bytes
 
 __all__ = ["MAX_PLAYERS", "TableLaunch", "Tables"]
 
@@ -35,8 +36,6 @@ _PLAYERS = (16, 32, MAX_PLAYERS)
 _ROW_BYTES = 1024
 #: Tables, or leaves, of a chunk: as many numbers are added up for a player before they go to its total.
 _CHUNK = 64
-#: Players whose values are added to totals at once, as in tile.h.
-_GAINS_AT_ONCE = 8
 #: Numbers of an entry are whole multiples of this, as C++ writes them.
 _LANES = 8
 #: Numbers that are this much larger than what is predicted.
@@ -120,7 +119,7 @@ class Tables:
     def least_row_bytes(self) -> int:
         """Of shared memory, which the table with the most players, outputs and columns takes for a row."""
         n_lanes, n_questions = (np.diff(first) for first in (self.first_lane, self._first_of_questions))
-        return _row_bytes(int(n_lanes.max(initial=0)), int(n_questions.max(initial=0)), 8)
+        return row_bytes(int(n_lanes.max(initial=0)), int(n_questions.max(initial=0)), 8)
 
     @cached_property
     def _bounds(self) -> Float64:
@@ -171,14 +170,15 @@ class Tables:
         columns: list[Int64] = []
         gains: list[Int64] = []
         chunks, firsts = [np.zeros(1, dtype=np.int64)], [np.zeros(1, dtype=np.int64)]
-        group_chunks, row_bytes = [0], 0
+        group_chunks, most_row_bytes = [0], 0
         numbers = _Numbers(self, tables, shift, dtype, is_leaves=n_players > 0)
         for some in self._groups(tables, item):
             own_columns = np.unique(self.column[_members(self._first_of_questions, some)[0]])
             own_slots = np.unique(self.slot[_members(self.first_lane, some)[0]])
             groups.append((len(own_slots), sum(map(len, columns)), len(own_columns), 0))
             columns.append(own_columns)
-            row_bytes = max(row_bytes, _row_bytes(len(own_slots), len(own_columns), item))
+            own_bytes = row_bytes(len(own_slots), len(own_columns), item)
+            most_row_bytes = max(most_row_bytes, own_bytes)
             stream, begins = self._stream(some, own_columns, own_slots, item, numbers, n_players > 0)
             ends = np.append(begins[_CHUNK::_CHUNK], len(stream))
             streams.append(stream)
@@ -196,7 +196,7 @@ class Tables:
             np.concatenate(firsts),
             np.concatenate(gains).astype(np.int32),
             numbers.numbers,
-            row_bytes,
+            most_row_bytes,
             len(tables),
             n_players,
         )
@@ -218,7 +218,7 @@ class Tables:
         columns, slots = set[int](), set[int]()
         all_slots = np.unique(self.slot[_members(self.first_lane, tables)[0]])
         all_columns = np.unique(self.column[_members(self._first_of_questions, tables)[0]])
-        if _row_bytes(len(all_slots), len(all_columns), item) <= _ROW_BYTES:
+        if row_bytes(len(all_slots), len(all_columns), item) <= _ROW_BYTES:
             yield tables
             return
         begin = 0
@@ -227,7 +227,7 @@ class Tables:
             lanes = slice(self.first_lane[table], self.first_lane[table + 1])
             more_columns = columns.union(self.column[questions].tolist())
             more_slots = slots.union(self.slot[lanes].tolist())
-            if place > begin and _row_bytes(len(more_slots), len(more_columns), item) > _ROW_BYTES:
+            if place > begin and row_bytes(len(more_slots), len(more_columns), item) > _ROW_BYTES:
                 yield tables[begin:place]
                 begin = place
                 more_columns, more_slots = (
@@ -291,7 +291,7 @@ class Tables:
         pairs = np.unique(of_lane // _CHUNK * len(slots) + np.searchsorted(slots, self.slot[lane]))
         chunk, own = pairs // len(slots), pairs % len(slots)
         n_own = np.bincount(chunk, minlength=n_chunks)
-        firsts = np.concatenate([[0], np.cumsum(-(-n_own // _GAINS_AT_ONCE) * _GAINS_AT_ONCE)])
+        firsts = np.concatenate([[0], np.cumsum(-(-n_own // GAINS_AT_ONCE) * GAINS_AT_ONCE)])
         gains = np.empty((firsts[-1], 2), dtype=np.int64)
         gains[:] = len(slots) * item, slots[0]
         place = firsts[chunk] + np.arange(len(own)) - (np.cumsum(n_own) - n_own)[chunk]
@@ -337,11 +337,6 @@ def _members(first: Int64, tables: Int64) -> tuple[Int64, Int64]:
     n = np.diff(first)[tables]
     of = np.repeat(np.arange(len(tables)), n)
     return first[tables][of] + np.arange(len(of)) - (np.cumsum(n) - n)[of], of
-
-
-def _row_bytes(n_slots: int, n_columns: int, item: int) -> int:
-    """Of values, one more for those who get nothing, and ranks, as tile.h has them."""
-    return (n_slots + 1 | 1) * item + 4 * (-(-n_columns // 4) | 1)
 
 
 def _questions(

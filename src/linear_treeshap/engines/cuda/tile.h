@@ -41,12 +41,28 @@ struct Tile {
 
     /// Reads the ranks of a row, and begins with zeros.
     DEVICE void begin(const Group& group, unsigned thread, const int* columns, const Rank* from, Int pitch) const {
-        Rank* const own = ranks_of(thread);
-        UNROLL_4
-        for (int c = 0; c < group.n_columns; ++c) own[c] = from[columns[group.first_column + c] * pitch];
+        unsigned* const own = (unsigned*)ranks_of(thread);
+        enum { AT_ONCE = 8 };  // so that nobody waits for one after another
+        KEEP_LOOP
+        for (int c = 0; c < group.n_columns; c += AT_ONCE) {
+            unsigned words[AT_ONCE / 4] = {};
+            UNROLL
+            for (int i = 0; i < AT_ONCE; ++i) {
+                const unsigned column = (unsigned)columns[group.first_column + least(c + i, group.n_columns - 1)];
+                words[i / 4] |= (unsigned)from[(Int)column * (unsigned)pitch] << 8 * (i % 4);
+            }
+            own[c / 4] = words[0];
+            if (c + 4 < group.n_columns) own[c / 4 + 1] = words[1];
+        }
         for (unsigned p = 0; p < phi_pitch; ++p) phi[thread * phi_pitch + p] = 0;
     }
 };
+
+/// Begins to copy a piece of a stream to shared memory, all threads of a block together.
+DEVICE void copy_piece(char* to, const Real* stream, const Int* cuts, Int piece, unsigned thread, unsigned n_threads) {
+    const char *from = (const char*)(stream + cuts[piece]), *end = (const char*)(stream + cuts[piece + 1]);
+    for (Int i = 16 * (Int)thread; i < end - from; i += 16 * (Int)n_threads) copy16(to + i, from + i);
+}
 
 /// Adds a number to one of the totals.
 DEVICE void add_to_total(Int* to, [[maybe_unused]] Int n_limb, Real x) {

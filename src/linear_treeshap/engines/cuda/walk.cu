@@ -681,11 +681,6 @@ DEVICE void walk_piece(Lane& lane, const Context& at, const Vector* first) {
     }
 }
 
-DEVICE void copy_piece(char* to, const Real* stream, const Int* cuts, Int piece, unsigned thread, unsigned n_threads) {
-    const char *from = (const char*)(stream + cuts[piece]), *end = (const char*)(stream + cuts[piece + 1]);
-    for (Int i = 16 * (Int)thread; i < end - from; i += 16 * (Int)n_threads) copy16(to + i, from + i);
-}
-
 /// A block takes a tile of rows, as many as it has threads, through a span of chunks, and then another one.
 /// `rule` has weights, points, -1 / (1 - t), what values are multiplied by, and powers of 1 - t; `room` is (blocks,
 /// room_bytes) if SPILLED.
