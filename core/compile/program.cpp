@@ -99,18 +99,15 @@ class OpenChunk {
         forest_.players.shrink_to_fit();
         forest_.trees.reserve(trees_.size());
         forest_.splits.reserve(total(&TreeLists::splits));
-        forest_.groups.reserve(total(&TreeLists::groups));
-        forest_.order.reserve(total(&TreeLists::order));
         forest_.treelets.reserve(total(&TreeLists::treelets));
         forest_.steps.reserve(total(&TreeLists::steps));
         forest_.outcomes.reserve(total(&TreeLists::outcomes));
         forest_.lookups.reserve(static_cast<std::size_t>(
             std::count_if(trees_.begin(), trees_.end(), [](const auto& tree) { return tree.lookup.has_value(); })));
+        forest_.bunches = Bunches::of(trees_);
         for (const auto& from : trees_) {
             Tree& tree = forest_.trees.emplace_back(from.tree);
             tree.splits = append(from.splits, forest_.splits);
-            tree.groups = append(from.groups, forest_.groups);
-            tree.order = append(from.order, forest_.order);
             tree.treelets = append(from.treelets, forest_.treelets);
             tree.steps = append(from.steps, forest_.steps);
             if (!from.lookup) continue;
@@ -124,10 +121,12 @@ class OpenChunk {
         const auto& forest = program.forests.back();
         Chunk chunk;
         chunk.trees = forest.trees;
+        chunk.bunches = forest.bunches.all;
+        chunk.questions = forest.bunches.questions;
         chunk.columns = forest.columns;
         chunk.players = forest.players;
-        chunk.first_tree = program.chunks.empty() ? 0 : program.chunks.back().end_tree();
         chunk.expansion_begin = program.expansion_size;
+        chunk.table_begin = program.table_size;
         chunk.output = output_ + first_value;
         chunk.n_outputs = n_outputs;
         chunk.n_leaves = leaf_node_.size();
@@ -135,6 +134,7 @@ class OpenChunk {
         for (const auto& tree : chunk.trees) {
             measure(tree, chunk);
             program.expansion_size += expansion_doubles(tree, n_outputs);
+            program.table_size += table_doubles(tree, n_outputs);
         }
         program.n_leaves += chunk.n_leaves;
         program.chunks.push_back(std::move(chunk));
@@ -155,8 +155,7 @@ class OpenChunk {
             chunk.max_expansion = std::max(chunk.max_expansion, tile.size);
             chunk.max_points = std::max(chunk.max_points, tile.n_points);
         });
-        if (tree.is_lookup())
-            chunk.max_expansion = std::max(chunk.max_expansion, expansion_doubles(tree, chunk.n_outputs));
+        chunk.max_table = std::max(chunk.max_table, table_doubles(tree, chunk.n_outputs));
         chunk.max_splits = std::max(chunk.max_splits, static_cast<std::int32_t>(tree.splits.size()));
         chunk.max_treelets = std::max(chunk.max_treelets, static_cast<std::int32_t>(tree.treelets.size()));
         chunk.max_levels = std::max(chunk.max_levels, tree.n_levels);

@@ -21,6 +21,7 @@
 #include <span>
 #include <vector>
 
+#include "compile/bunches.hpp"
 #include "compile/quadrature.hpp"
 #include "model/at.hpp"
 #include "model/ensemble.hpp"
@@ -86,14 +87,6 @@ struct Step {
     std::array<std::int32_t, 2> target;  // close: leaf or treelet of each child; whole: target[0]
 };
 
-// Splits of a level that are alike: whether their player is repeated, and which of their children are leaves. They
-// follow one another in the tree's `order`, level by level.
-struct Group {
-    bool is_repeated;
-    std::array<bool, 2> is_leaf;
-    std::int32_t n_splits;
-};
-
 // A tree with few distinct conditions (a symmetric tree, most of all) has few outcomes: the walk is
 // done once for each of them, and rows look their values up.
 struct Lookup {
@@ -122,8 +115,6 @@ struct ConstantCounts {
 // Its lists lie in a Forest: there may be millions of trees, each so small that lists of its own would be most of it.
 struct Tree {
     std::span<const Split> splits;  // parents before children, left before right
-    std::span<const Group> groups;
-    std::span<const std::int32_t> order;  // splits, group after group
     std::span<const Treelet> treelets;
     std::span<const Step> steps;
     const Lookup* lookup = nullptr;  // null: rows are walked
@@ -138,8 +129,6 @@ struct Tree {
 // What the spans of a tree point to.
 struct TreeLists {
     std::vector<Split> splits;
-    std::vector<Group> groups;
-    std::vector<std::int32_t> order;
     std::vector<Treelet> treelets;
     std::vector<Step> steps;
     std::vector<std::int32_t> outcomes;  // the leaf of each, where there is a lookup
@@ -149,26 +138,28 @@ struct TreeLists {
 struct Forest : TreeLists {
     std::vector<Tree> trees;
     std::vector<Lookup> lookups;
+    Bunches bunches;
     std::vector<std::int32_t> columns, players;
 };
 
 struct Chunk {
-    std::span<const Tree> trees;            // of a Forest
-    std::span<const std::int32_t> columns;  // chunk's numbering → model's
-    std::span<const std::int32_t> players;  // chunk's numbering → model's
-    std::vector<double> leaf_value;         // (n_leaves, n_outputs), tree after tree
-    std::size_t first_tree = 0;             // how many trees the chunks before this one have
-    std::size_t expansion_begin = 0;        // where its constants lie if those of all trees are kept
-    std::int32_t output = 0;                // first output
+    std::span<const Tree> trees;                       // of a Forest
+    std::span<const Bunch> bunches;                    // the same trees, for one row
+    std::span<const CategoryQuestion> questions;       // that these ask
+    std::span<const std::int32_t> columns;             // chunk's numbering → model's
+    std::span<const std::int32_t> players;             // chunk's numbering → model's
+    std::vector<double> leaf_value;                    // (n_leaves, n_outputs), tree after tree
+    std::size_t expansion_begin = 0, table_begin = 0;  // where its constants and tables lie if all of them are kept
+    std::int32_t output = 0;                           // first output
     std::int32_t n_outputs = 1;
     std::int32_t max_splits = 0;    // of a tree
     std::int32_t max_treelets = 0;  // of a tree
     std::int32_t max_levels = 0;    // of a tree
     std::int32_t max_points = 0;    // of a tile
-    std::size_t max_expansion = 0;  // doubles made at once: of a tile, or of a table
+    std::size_t max_expansion = 0;  // doubles of a tile
+    std::size_t max_table = 0;      // doubles
     std::size_t n_leaves = 0;
 
-    std::size_t end_tree() const { return first_tree + trees.size(); }
     const double* values_of(const Tree& tree, std::int32_t leaf) const {
         return &leaf_value[static_cast<std::size_t>(tree.first_leaf + leaf) * static_cast<std::size_t>(n_outputs)];
     }
@@ -194,9 +185,9 @@ struct Program {
     std::int32_t n_columns = 0;
     std::int32_t n_players = 0;
     std::int32_t n_outputs = 1;
-    bool is_float32 = false;         // what the rows are made of
-    std::size_t n_leaves = 0;        // over all chunks
-    std::size_t expansion_size = 0;  // doubles, of all trees together
+    bool is_float32 = false;                         // what the rows are made of
+    std::size_t n_leaves = 0;                        // over all chunks
+    std::size_t expansion_size = 0, table_size = 0;  // doubles, of all trees together
 
     Program() = default;
     Program(Program&&) = default;  // a copy would point to the lists of the original

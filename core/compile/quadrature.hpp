@@ -5,6 +5,7 @@
 // caller's to say (indices.py); Shapley's is here.
 #pragma once
 
+#include <algorithm>
 #include <cmath>
 #include <functional>
 #include <map>
@@ -44,6 +45,13 @@ class Rules {
         return it->second;
     }
     const Rule& at(int n_points) const { return rules_.at(n_points); }
+    // Has any a point so near to 0 or 1 that t and 1 - t, the one found from the other, would not be two numbers?
+    bool touch_ends() const {
+        const auto is_end = [](double distance) { return distance < 1e-9; };
+        return std::ranges::any_of(rules_, [&](const auto& entry) {
+            return std::ranges::any_of(entry.second.point, is_end) || std::ranges::any_of(entry.second.absent, is_end);
+        });
+    }
 
   private:
     std::map<int, int> points_;  // by number of players

@@ -66,9 +66,12 @@ std::size_t for_each_tile(const Tree& tree, int n_outputs, const Function& funct
     return begin;
 }
 
-// Doubles that a tree's constants take: all tiles, or the table.
+// Doubles of a tree's constants, of all tiles, and of its table: it has one or the other.
 inline std::size_t expansion_doubles(const Tree& tree, int n_outputs) {
-    if (!tree.is_lookup()) return for_each_tile(tree, n_outputs, [](const PointTile&) {});
+    return tree.is_lookup() ? 0 : for_each_tile(tree, n_outputs, [](const PointTile&) {});
+}
+inline std::size_t table_doubles(const Tree& tree, int n_outputs) {
+    if (!tree.is_lookup()) return 0;
     return round_up(tree.lookup->n_states() * tree.lookup->players().size() * static_cast<std::size_t>(n_outputs));
 }
 

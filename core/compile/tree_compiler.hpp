@@ -65,7 +65,6 @@ class TreeCompiler {
         if (out_.splits.empty()) return std::move(out_);
         find_players_above();
         find_bottoms();
-        group_splits();
         plan_steps();
         count_constants();
         find_lookup();
@@ -180,32 +179,6 @@ class TreeCompiler {
             if (here.is_clean && here.n_levels == 2) split.below = Below::two;
             // Three splits take as long in a step that has room for seven as they do in two steps.
             if (here.is_clean && here.n_levels == 3 && here.n_splits > 3) split.below = Below::three;
-        }
-    }
-
-    // The order in which one row meets the splits: level by level, and those of a group one after the other.
-    void group_splits() {
-        const auto split_at = [&](std::int32_t i) -> const Split& { return out_.splits[static_cast<std::size_t>(i)]; };
-        std::vector<std::int32_t> level{0}, next;
-        while (!level.empty()) {
-            std::array<std::vector<std::int32_t>, 8> alike;
-            for (const auto i : level) {
-                const Split& split = split_at(i);
-                alike[(split.above >= 0 ? 4U : 0U) + (split.child[0] < 0 ? 2U : 0U) + (split.child[1] < 0 ? 1U : 0U)]
-                    .push_back(i);
-            }
-            next.clear();
-            for (std::size_t kind = 0; kind < alike.size(); ++kind) {
-                if (alike[kind].empty()) continue;
-                out_.groups.push_back(
-                    {kind >= 4, {(kind & 2) != 0, (kind & 1) != 0}, static_cast<std::int32_t>(alike[kind].size())});
-                for (const auto i : alike[kind]) {
-                    out_.order.push_back(i);
-                    for (const auto child : split_at(i).child)
-                        if (child >= 0) next.push_back(child);
-                }
-            }
-            level.swap(next);
         }
     }
 

@@ -5,29 +5,31 @@
 #include <span>
 #include <string_view>
 
-#include "compile/one_row.hpp"
 #include "compile/program.hpp"
 #include "run/rows.hpp"
 #include "run/worker.hpp"
 
 namespace linear_treeshap {
 
-// The constants of all trees, where they are kept; null, and they are expanded by whoever needs them.
-struct Constants {
-    const double* expanded;
-    const OneRowTree* one_row;  // of all trees, in order
+// How rows go through trees that are not tables. Each way rounds in an order of its own, whatever the rows beside.
+enum class Way {
+    by_points,       // one row after the other, the lanes of vectors being quadrature points (point_walk.hpp)
+    plainly,         // lanes are rows, and all numbers are computed on the way (plain_walk.hpp)
+    with_constants,  // lanes are rows, and what does not depend on them is made before (block_walk.hpp)
+};
+
+// Of the trees of a chunk, where they are kept; null, and they are made by whoever needs them.
+struct Kept {
+    const double *constants, *tables;
 };
 
 struct Kernel {
     std::string_view name;
-    // Precomputes a tree's constants; `out` has room for expansion_doubles(…).
+    // Precompute a tree's constants, or its table; `out` has room for expansion_doubles(…), or table_doubles(…).
     void (*expand)(const Program&, const Chunk&, const Tree&, double* out);
+    void (*tabulate)(const Program&, const Chunk&, const Tree&, double* out);
     // Adds the values that a chunk of trees gives to some rows to values[row][player][output].
-    void (*explain)(const Program&, const Chunk&, const RowsView&, const Constants&, Workspace&, double* values);
-    // The same without constants, which is quicker for few rows than making them, and rounded in other orders: with
-    // rows in the lanes of vectors, and one row after the other with points in them.
-    void (*explain_plainly)(const Program&, const Chunk&, const RowsView&, Workspace&, double* values);
-    void (*explain_by_points)(const Program&, const Chunk&, const RowsView&, Workspace&, double* values);
+    void (*explain)(const Program&, const Chunk&, const RowsView&, Way, const Kept&, Workspace&, double* values);
     // Whether plain walks are quicker however many rows there are: narrow vectors compute sooner than they look up.
     bool is_narrow;
 };

@@ -2,7 +2,7 @@
 //
 // The recurrence is that of one row (point_walk.hpp): the two edges of a split are one number δ. Splits are met
 // depth-first. All rows take a step before the next one, so that what it needs to know is read once, and what is kept
-// of each level, C and the G of both children, stays in a near cache. Points are summed up at every split.
+// of each level, C and then G of both children, stays in a near cache. Points are summed up at every split.
 //
 // Nothing is carried down into a clean bottom: all of its players are new, so G is a polynomial in t there, and of C
 // three sums are enough, Σ C, Σ t·C and Σ t²·C. All that a row does there is a byte, whose bits are its answers at the
@@ -48,7 +48,9 @@ template <class Function>
 void with_plain_points(int n_points, const Function& function) {
     if (n_points <= 1) return function.template operator()<1>();
     if (n_points <= 2) return function.template operator()<2>();
+    if (n_points <= 3) return function.template operator()<3>();
     if (n_points <= 4) return function.template operator()<4>();
+    if (n_points <= 5) return function.template operator()<5>();
     n_points <= 6 ? function.template operator()<6>() : function.template operator()<8>();
 }
 
@@ -164,66 +166,6 @@ class MetAgain {
     BlockStates states_;
 };
 
-// Over an edge of a new player.
-template <int K>
-class NewEdge {
-  public:
-    LTS_INLINE NewEdge(const PlainPoints<K>& points, const Split& split, const SplitRows& rows, int side)
-        : t_(broadcast_all(points.t)),
-          delta_(side == 0 ? -split.ratio[0] : split.ratio[0], side == 0 ? split.ratio[1] : -split.ratio[1]),
-          ratio_(broadcast(split.ratio[side])) {
-        states_.add(rows.left, 1);
-        states_.finish();
-    }
-    class Here {  // some rows
-      public:
-        LTS_INLINE Here(const NewEdge& edge, int first, int v)
-            : edge_(edge), delta_(edge.delta_[answers_of<1>(edge.states_.at_vector(first, v))]) {}
-        LTS_INLINE Vec factor(int k) const { return fma(delta_, edge_.t_[at(k)], edge_.ratio_); }
-
-      private:
-        const NewEdge& edge_;
-        Vec delta_;
-    };
-
-  private:
-    std::array<Vec, K> t_;
-    Either<0> delta_;
-    Vec ratio_;
-    BlockStates states_;
-};
-
-// Over an edge of a repeated player.
-template <int K>
-class RepeatedEdge {
-  public:
-    LTS_INLINE RepeatedEdge(const PlainPoints<K>& points, const Split& split, const SplitRows& rows, int side) {
-        const double w = split.ratio[side], c = split.absent_above;
-        for (std::size_t k = 0; k < K; ++k) {
-            const double per_u = 1.0 / (points.t[k] + points.absent[k] * c);
-            const double unmet = w * (points.absent[k] * c * per_u), met = points.t[k] * per_u + unmet;
-            factor_[k] = {w, w, side == 0 ? unmet : met, side == 0 ? met : unmet};
-        }
-        states_.add(rows.left, kStateBit[0]);
-        states_.add(rows.satisfied, kStateBit[1]);
-        states_.finish();
-    }
-    class Here {
-      public:
-        LTS_INLINE Here(const RepeatedEdge& edge, int first, int v)
-            : edge_(edge), index_(index_of(edge.states_.at_vector(first, v))) {}
-        LTS_INLINE Vec factor(int k) const { return Table<4>(edge_.factor_[at(k)].data())[index_]; }
-
-      private:
-        const RepeatedEdge& edge_;
-        Index index_;
-    };
-
-  private:
-    alignas(32) std::array<Outcomes, K> factor_;
-    BlockStates states_;
-};
-
 template <int K>
 class PlainWalk {
   public:
@@ -242,21 +184,20 @@ class PlainWalk {
           path_(path) {}
 
     static std::size_t stack_doubles(int n_levels, int n_outputs, int n_rows) {
-        return at(n_levels + 1) * at(1 + 2 * n_outputs) * at((n_rows + kLanes - 1) / kLanes) * kVector;
+        return at(n_levels + 1) * at(2 * n_outputs) * at((n_rows + kLanes - 1) / kLanes) * kVector;
     }
 
     void run() const {
         for (int v = 0; v < n_vectors_; ++v)
-            for (int k = 0; k < K; ++k) store(c_at(0) + place(v, k), broadcast(p_.weight[at(k)]));
+            for (int k = 0; k < K; ++k) store(c_at(-1, 0) + place(v, k), broadcast(p_.weight[at(k)]));
         std::int32_t level = 0;
         path_[0] = 0;
         for (;;) {
             // Down to a bottom...
             while (split_at(level).below == Below::anything) {
                 const Split& split = split_at(level);
-                const int side = split.child[0] >= 0 ? 0 : 1;
-                descend(level, side);
-                path_[++level] = split.child[side];
+                descend(step_at(level), split);
+                path_[++level] = split.child[split.child[0] >= 0 ? 0 : 1];
             }
             for (int output = 0; output < n_outputs_; ++output) bottom(step_at(level), split_at(level), output);
             // ...and up to a split that has a child left.
@@ -264,7 +205,6 @@ class PlainWalk {
                 if (level == 0) return;
                 const Split& parent = split_at(--level);
                 if (parent.child[1] >= 0 && path_[level + 1] != parent.child[1]) {
-                    descend(level, 1);
                     path_[++level] = parent.child[1];
                     break;
                 }
@@ -274,7 +214,7 @@ class PlainWalk {
     }
 
   private:
-    // A split that is met on the way up.
+    // A split that is met.
     struct Step {
         std::int32_t split, level;
         int side;  // which child of its parent it is
@@ -283,11 +223,13 @@ class PlainWalk {
     static constexpr std::size_t kVector = std::size_t{K} * kLanes;  // doubles of a vector of rows
 
     static std::size_t place(int v, int k) { return at(v) * kVector + at(k * kLanes); }
-    // Of every level, from the one above the root on, where the root leaves its G: C, and G of both children.
-    double* c_at(std::int32_t level) const { return stack_ + at(level + 1) * at(1 + 2 * n_outputs_) * size_; }
+    // Of every level, from the one above the root on: G of both children; and until the last output's is known, C in
+    // its place.
     double* g_at(std::int32_t level, int side, int output) const {
-        return c_at(level) + at(1 + 2 * output + side) * size_;
+        return stack_ + (at(level + 1) * at(2 * n_outputs_) + at(2 * output + side)) * size_;
     }
+    double* c_at(std::int32_t level, int side) const { return g_at(level, side, n_outputs_ - 1); }
+    double* c_of(const Step& step) const { return c_at(step.level - 1, step.side); }
     double* g_of(const Step& step, int output) const { return g_at(step.level - 1, step.side, output); }
     double value_of(std::int32_t child, int output) const { return values_[at(~child) * at(n_outputs_) + at(output)]; }
     double* phi_of(const Split& split, int output) const {
@@ -300,17 +242,28 @@ class PlainWalk {
         return {path_[level], level, is_right ? 1 : 0};
     }
 
-    LTS_INLINE void descend(std::int32_t level, int side) const {
-        split_at(level).above >= 0 ? carry<RepeatedEdge<K>>(level, side) : carry<NewEdge<K>>(level, side);
+    LTS_INLINE void descend(const Step& step, const Split& split) const {
+        split.above >= 0 ? descend<MetAgain<K>>(step, split) : descend<MetNew<K>>(step, split);
     }
-    template <class Edge>
-    [[gnu::noinline]] void carry(std::int32_t level, int side) const {
-        const Edge edge(p_, split_at(level), rows_at(path_[level]), side);
-        const double* const c = c_at(level);
-        double* const to = c_at(level + 1);
+    template <class Met>
+    LTS_INLINE void descend(const Step& step, const Split& split) const {
+        if (split.child[0] < 0) return carry<Met, false, true>(step, split);
+        split.child[1] < 0 ? carry<Met, true, false>(step, split) : carry<Met, true, true>(step, split);
+    }
+
+    // C, over the edges to children that are splits.
+    template <class Met, bool kLeft, bool kRight>
+    [[gnu::noinline]] void carry(const Step& step, const Split& split) const {
+        const Met met(p_, split, rows_at(step.split));
+        const double* const c = c_of(step);
+        double *const left = c_at(step.level, 0), *const right = c_at(step.level, 1);
         for (int v = 0; v < n_vectors_; ++v) {
-            const typename Edge::Here here(edge, rows_.first, v);
-            for (int k = 0; k < K; ++k) store(to + place(v, k), load(c + place(v, k)) * here.factor(k));
+            const typename Met::Here here(met, rows_.first, v);
+            for (int k = 0; k < K; ++k) {
+                const Vec above = load(c + place(v, k));
+                if constexpr (kLeft) store(left + place(v, k), above * here.template over<0>(k));
+                if constexpr (kRight) store(right + place(v, k), above * here.template over<1>(k));
+            }
         }
     }
 
@@ -329,7 +282,7 @@ class PlainWalk {
         const Met met(p_, split, rows_at(step.split));
         const Vec leaf_left = broadcast(kLeftLeaf ? value_of(split.child[0], output) : 0.0);
         const Vec leaf_right = broadcast(kRightLeaf ? value_of(split.child[1], output) : 0.0);
-        const double *const c = c_at(step.level), *const g_left = g_at(step.level, 0, output),
+        const double *const c = c_of(step), *const g_left = g_at(step.level, 0, output),
                             *const g_right = g_at(step.level, 1, output);
         double *const g = g_of(step, output), *const phi = phi_of(split, output);
         for (int v = 0; v < n_vectors_; ++v) {
@@ -360,7 +313,7 @@ class PlainWalk {
         const Met met(p_, split, rows_at(step.split));
         const double value[2] = {value_of(split.child[0], output), value_of(split.child[1], output)};
         const Vec left = broadcast(value[0]), right = broadcast(value[1]), apart = broadcast(value[0] - value[1]);
-        const double* const c = c_at(step.level);
+        const double* const c = c_of(step);
         double *const g = g_of(step, output), *const phi = phi_of(split, output);
         for (int v = 0; v < n_vectors_; ++v) {
             const typename Met::Here here(met, rows_.first, v);
@@ -443,7 +396,7 @@ class PlainWalk {
         BlockStates states;
         const Twig<0> twig(*this, step.split, output, phi_of(split, output), states);
         states.finish();
-        const double* const c = c_at(step.level);
+        const double* const c = c_of(step);
         double* const g = g_of(step, output);
         const auto t = broadcast_all(p_.t);
         const Vec mean = broadcast(twig.mean);
@@ -470,7 +423,7 @@ class PlainWalk {
         const Vec mean = broadcast(split.ratio[0] * left.mean + split.ratio[1] * right.mean);
         const Vec apart = broadcast(left.mean - right.mean);
         const Vec w_left = broadcast(split.ratio[0]), w_right = broadcast(split.ratio[1]);
-        const double* const c = c_at(step.level);
+        const double* const c = c_of(step);
         double* const g = g_of(step, output);
         const auto t = broadcast_all(p_.t), square = broadcast_all(p_.square);
         for (int v = 0; v < n_vectors_; ++v) {

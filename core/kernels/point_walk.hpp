@@ -1,4 +1,4 @@
-// The walk of one row through a tree as it is compiled, without any constants made for it: lanes are quadrature points.
+// The walk of one row through bunches of trees (compile/bunches.hpp): lanes are quadrature points.
 //
 // The two edges of a split are one number. With w the cover ratios of its edges, which add up to 1, let δ be w_right
 // where the row goes left, -w_left where it goes right, and 0 where its player is already unsatisfied above. Then
@@ -12,9 +12,8 @@
 // τ = t/u and κ = c/u² with u = t + (1-t)·c; and because τ may then be so near to 1 that 1 - τ has no digits left,
 // w - τ·w is computed as w·(1-τ), with 1 - τ = (1-t)·c/u.
 //
-// Splits are met level by level, and those of a group together (`Tree::order`), so that no branch depends on the tree.
-// Each has a slot of points, which holds C, after the way down δ·κ·C, and after the way up G. Points beyond those that
-// there are have weight zero.
+// Each split has a slot of points, which holds C, after the way down δ·κ·C, and after the way up G. Points beyond those
+// that there are have weight zero.
 #pragma once
 
 #include <algorithm>
@@ -22,10 +21,10 @@
 #include <bit>
 #include <cstddef>
 #include <cstdint>
-#include <numeric>
-#include <vector>
+#include <limits>
 
 #include "compile/program.hpp"
+#include "compile/tiles.hpp"
 #include "kernels/conditions.hpp"
 #include "kernels/isa.hpp"
 #include "kernels/simd.hpp"
@@ -34,17 +33,19 @@
 LTS_BEGIN_ISA
 namespace linear_treeshap::LTS_ISA {
 
-// V vectors of points: from the first on, as many as there are and fit.
-template <int V>
-struct PointVectors {
-    std::array<Vec, V> t, absent, weight;
+inline constexpr int kQuad = 4, kMaxQuads = 4;  // points in the lanes of one, and how many are walked at once
 
-    LTS_INLINE PointVectors(const Rule& rule, int first) {
-        const auto take = [&](const std::vector<double>& from, double otherwise, std::array<Vec, V>& to) LTS_INLINED {
-            alignas(64) std::array<double, V * kLanes> numbers;
-            for (int k = 0; k < V * kLanes; ++k)
-                numbers[at(k)] = first + k < rule.n_points() ? from[at(first + k)] : otherwise;
-            for (int v = 0; v < V; ++v) to[at(v)] = load(&numbers[at(v * kLanes)]);
+// V quads of points: from the first on, as many as there are and fit.
+template <int V>
+struct PointQuads {
+    std::array<Quad, V> t, absent, weight;
+
+    LTS_INLINE PointQuads(const Rule& rule, int first, int n_points) {
+        const auto take = [&](const std::vector<double>& from, double otherwise, std::array<Quad, V>& to) LTS_INLINED {
+            alignas(64) std::array<double, V * kQuad> numbers;
+            numbers.fill(otherwise);
+            std::copy_n(from.begin() + first, n_points, numbers.begin());
+            for (int v = 0; v < V; ++v) to[at(v)] = load_quad(&numbers[at(v * kQuad)]);
         };
         take(rule.point, 0.5, t);
         take(rule.absent, 0.5, absent);
@@ -52,102 +53,114 @@ struct PointVectors {
     }
 };
 
-// What a row does at the splits of a tree, each 1 or 0: whether it goes left, and whether it satisfies its player's
-// edges above.
-struct RowStates {
-    std::uint8_t *left, *satisfied;
+// What a walk reads and writes, beside the bunch.
+struct RowMemory {
+    const double* numbers;  // of the row
+    const double* values;   // of the leaves, of one output, `n_outputs` apart
+    double* phi;            // a quad of each player, `n_outputs` apart
+    std::size_t n_outputs;
+    double* slots;        // of every split
+    double* delta;        // of every split
+    std::uint8_t* edges;  // of every split: does the row take its left, its right edge, and all of this player above?
 };
 
-template <int V>
+// kOne: leaves have one value each.
+template <int V, bool kOne>
 class PointWalk {
   public:
-    static constexpr std::size_t kSlot = std::size_t{V} * kLanes;
-
-    // φ is a slot of every player, `player_doubles` apart; `values` are the leaves' of one output, `stride` apart;
-    // `slots` has room for one of each split.
-    PointWalk(const Tree& tree, const PointVectors<V>& points, const RowStates& states, const double* values,
-              std::size_t stride, double* phi, std::size_t player_doubles, double* slots)
-        : tree_(tree),
-          p_(points),
-          states_(states),
-          values_(values),
-          stride_(stride),
-          phi_(phi),
-          player_doubles_(player_doubles),
-          slots_(slots) {}
+    LTS_INLINE PointWalk(const Bunch& bunch, const PointQuads<V>& points, const RowMemory& memory)
+        : bunch_(bunch), p_(points), m_(memory) {}
 
     void run() const {
-        for (int v = 0; v < V; ++v) store(slots_ + v * kLanes, p_.weight[at(v)]);
-        std::int32_t first = 0;
-        for (const auto& group : tree_.groups) {
+        for (std::int32_t tree = 0; tree < bunch_.n_trees; ++tree)
+            for (int v = 0; v < V; ++v) store_quad(slot_at(m_, tree) + v * kQuad, p_.weight[at(v)]);
+        std::int32_t place = 0, repeat = 0;  // of the first split, and how many repeated players come before it
+        for (const auto& group : bunch_.groups) {
+            const auto n_splits = static_cast<std::int32_t>(group.n_splits);
             with(group, [&]<bool kRepeated, bool kLeftLeaf, bool kRightLeaf>() {
-                down<kRepeated, kLeftLeaf, kRightLeaf>(first, first + group.n_splits);
+                down<kRepeated, kLeftLeaf, kRightLeaf>(place, n_splits, repeat);
             });
-            first += group.n_splits;
+            place += n_splits;
+            if (group.is_repeated) repeat += n_splits;
         }
-        for (auto group = tree_.groups.rbegin(); group != tree_.groups.rend(); ++group) {
-            first -= group->n_splits;
+        for (auto group = bunch_.groups.rbegin(); group != bunch_.groups.rend(); ++group) {
+            const auto n_splits = static_cast<std::int32_t>(group->n_splits);
+            place -= n_splits;
+            if (group->is_repeated) repeat -= n_splits;
             with(*group, [&]<bool kRepeated, bool kLeftLeaf, bool kRightLeaf>() {
-                if constexpr (!(kLeftLeaf && kRightLeaf))
-                    up<kRepeated, kLeftLeaf, kRightLeaf>(first, first + group->n_splits);
+                if constexpr (!(kLeftLeaf && kRightLeaf)) up<kRepeated, kLeftLeaf, kRightLeaf>(place, n_splits, repeat);
             });
         }
     }
 
   private:
-    double* slot_of(std::int32_t split) const { return slots_ + at(split) * kSlot; }
-    double* phi_of(const Split& split) const { return phi_ + at(split.player) * player_doubles_; }
-    double value_of(std::int32_t leaf) const { return values_[at(leaf) * stride_]; }
+    static constexpr std::size_t kSlot = std::size_t{V} * kQuad;
+
+    LTS_INLINE static double* slot_at(const RowMemory& m, std::int32_t place) { return m.slots + at(place) * kSlot; }
+    LTS_INLINE static std::size_t times_outputs(const RowMemory& m, std::int32_t i) {
+        return kOne ? at(i) : at(i) * m.n_outputs;
+    }
+    LTS_INLINE static double* phi_at(const RowMemory& m, std::int32_t player) {
+        return m.phi + times_outputs(m, player) * kQuad;
+    }
+    LTS_INLINE static double value_at(const RowMemory& m, std::int32_t leaf) {
+        return m.values[times_outputs(m, leaf)];
+    }
+    // G of a child.
+    template <bool kLeaf>
+    LTS_INLINE static Quad below(const RowMemory& m, std::int32_t child, int v) {
+        if constexpr (kLeaf)
+            return spread(value_at(m, child));
+        else
+            return load_quad(slot_at(m, child) + v * kQuad);
+    }
 
     // Calls a function whose template arguments say what the splits of a group are.
     template <class Function>
-    static void with(const Group& group, const Function& function) {
+    LTS_INLINE static void with(const BunchGroup& group, const Function& function) {
         const auto with_leaves = [&]<bool kRepeated>() {
-            if (group.is_leaf[0])
-                return group.is_leaf[1] ? function.template operator()<kRepeated, true, true>()
-                                        : function.template operator()<kRepeated, true, false>();
-            return group.is_leaf[1] ? function.template operator()<kRepeated, false, true>()
-                                    : function.template operator()<kRepeated, false, false>();
+            if (group.is_left_leaf)
+                return group.is_right_leaf ? function.template operator()<kRepeated, true, true>()
+                                           : function.template operator()<kRepeated, true, false>();
+            return group.is_right_leaf ? function.template operator()<kRepeated, false, true>()
+                                       : function.template operator()<kRepeated, false, false>();
         };
         group.is_repeated ? with_leaves.template operator()<true>() : with_leaves.template operator()<false>();
     }
 
-    // A split as the row meets it. There is no branch on where it goes, which is as good as random.
+    // A split as the row meets it, which goes where `edges` say.
     template <bool kRepeated>
     struct Met {
-        Vec delta, left, right;    // δ, and the ratios
-        Vec to_left, to_right, c;  // of a repeated player: 1 where the row goes, if it is satisfied above
-        Vec is_satisfied, is_not;  // 1 or 0
+        Quad delta, right, left;    // δ; δ of a row that goes right, or left
+        Quad to_left, to_right, c;  // of a repeated player: 1 where the row goes, if it is satisfied above
+        Quad is_satisfied, is_not;  // 1 or 0
 
-        LTS_INLINE Met(const Split& split, std::uint8_t goes_left, std::uint8_t satisfied)
-            : left(broadcast(split.ratio[0])), right(broadcast(split.ratio[1])) {
-            const double here = with_sign(split.ratio[goes_left], goes_left);
+        LTS_INLINE Met(const BunchSplit& split, const double* absent_above, double here, unsigned go_left,
+                       unsigned go_right)
+            : delta(spread(here)), right(spread(split.delta[0])), left(spread(split.delta[1])) {
             if constexpr (kRepeated) {
-                is_satisfied = broadcast(satisfied);
-                is_not = broadcast(satisfied ^ 1);
-                delta = broadcast(here) * is_satisfied;
-                to_left = broadcast(satisfied & goes_left);
-                to_right = broadcast(satisfied & (goes_left ^ 1));
-                c = broadcast(split.absent_above);
-            } else {
-                delta = broadcast(here);
+                is_satisfied = spread(go_left | go_right);
+                is_not = spread(1U - (go_left | go_right));
+                to_left = spread(go_left);
+                to_right = spread(go_right);
+                c = spread(*absent_above);
             }
         }
         // The factors of both edges.
-        LTS_INLINE std::array<Vec, 2> over(const PointVectors<V>& p, int v) const {
-            const Vec t = p.t[at(v)];
+        LTS_INLINE std::array<Quad, 2> over(const PointQuads<V>& p, int v) const {
+            const Quad t = p.t[at(v)];
             if constexpr (kRepeated) {
-                const Vec per_u = per(p, v), tau = t * per_u;
-                const Vec rest = fma(is_satisfied, p.absent[at(v)] * c * per_u, is_not);
-                return {fma(to_left, tau, left * rest), fma(to_right, tau, right * rest)};
+                const Quad per_u = per(p, v), tau = t * per_u;
+                const Quad rest = fma(is_satisfied, p.absent[at(v)] * c * per_u, is_not);
+                return {fnma(right, rest, to_left * tau), fma(left, rest, to_right * tau)};
             } else {
-                return {fma(delta, t, left), fnma(delta, t, right)};
+                return {fms(delta, t, right), fnma(delta, t, left)};
             }
         }
         // δ·κ
-        LTS_INLINE Vec slope(const PointVectors<V>& p, int v) const {
+        LTS_INLINE Quad slope(const PointQuads<V>& p, int v) const {
             if constexpr (kRepeated) {
-                const Vec per_u = per(p, v);
+                const Quad per_u = per(p, v);
                 return delta * c * per_u * per_u;
             } else {
                 return delta;
@@ -155,136 +168,183 @@ class PointWalk {
         }
 
       private:
-        LTS_INLINE static double with_sign(double number, std::uint8_t is_positive) {
-            return std::bit_cast<double>(std::bit_cast<std::uint64_t>(number) ^
-                                         (std::uint64_t{is_positive ^ 1U} << 63));
-        }
-        LTS_INLINE Vec per(const PointVectors<V>& p, int v) const {
-            return broadcast(1.0) / fma(p.absent[at(v)], c, p.t[at(v)]);
+        LTS_INLINE Quad per(const PointQuads<V>& p, int v) const {
+            return spread(1.0) / fma(p.absent[at(v)], c, p.t[at(v)]);
         }
     };
 
     template <bool kRepeated, bool kLeftLeaf, bool kRightLeaf>
-    [[gnu::noinline]] void down(std::int32_t first, std::int32_t end) const {
-        for (std::int32_t next = first; next < end; ++next) {
-            const std::int32_t i = tree_.order[at(next)];
-            const Split& split = tree_.splits[at(i)];
-            const Met<kRepeated> met(split, states_.left[i], states_.satisfied[i]);
-            double* const slot = slot_of(i);
-            for (int v = 0; v < V; ++v) {
-                const Vec c = load(slot + v * kLanes), by_slope = c * met.slope(p_, v);
-                const auto over = met.over(p_, v);
-                if constexpr (kLeftLeaf && kRightLeaf) {  // nothing is below: G at once
-                    const Vec left = below<true>(split.child[0], v), right = below<true>(split.child[1], v);
-                    double* const phi = phi_of(split) + v * kLanes;
-                    store(phi, fma(by_slope, left - right, load(phi)));
-                    store(slot + v * kLanes, fma(over[0], left, over[1] * right));
-                } else {
-                    if constexpr (!kLeftLeaf) store(slot_of(split.child[0]) + v * kLanes, c * over[0]);
-                    if constexpr (!kRightLeaf) store(slot_of(split.child[1]) + v * kLanes, c * over[1]);
-                    store(slot + v * kLanes, by_slope);
+    [[gnu::noinline]] void down(std::int32_t first, std::int32_t n, std::int32_t repeat) const {
+        const RowMemory m = m_;  // copies, which no store can change
+        const PointQuads<V> p = p_;
+        const BunchSplit* split = &bunch_.splits[at(first)];
+        const double* absent_above = bunch_.absent_above.data() + repeat;
+        const std::int32_t* above = bunch_.above.data() + repeat;
+        double* slot = slot_at(m, first);
+        for (std::int32_t i = 0; i < n; ++i, ++split, slot += kSlot, absent_above += kRepeated, above += kRepeated) {
+            // No branch: where a row goes is as good as random.
+            const unsigned is_left = m.numbers[split->number] <= split->threshold;
+            const unsigned satisfied = kRepeated ? m.edges[*above] : 1U;
+            const unsigned go_left = satisfied & is_left, go_right = satisfied & (is_left ^ 1U);
+            const double here = kRepeated ? split->delta[is_left] * satisfied : split->delta[is_left];
+            const Met<kRepeated> met(*split, absent_above, here, go_left, go_right);
+            if constexpr (kLeftLeaf && kRightLeaf) {  // nothing is below: G at once
+                const double values[2] = {value_at(m, split->child[0]), value_at(m, split->child[1])};
+                const Quad left = spread(values[0]), right = spread(values[1]);
+                Quad sum = load_quad(slot) * met.slope(p, 0);
+                for (int v = 1; v < V; ++v) sum = fma(load_quad(slot + v * kQuad), met.slope(p, v), sum);
+                double* const phi = phi_at(m, split->player);
+                store_quad(phi, fma(sum, left - right, load_quad(phi)));
+                for (int v = 0; v < V; ++v) {
+                    const auto over = met.over(p, v);
+                    store_quad(slot + v * kQuad, fma(over[0], left, over[1] * right));
+                }
+            } else {
+                m.delta[first + i] = here;
+                m.edges[2 * (first + i)] = static_cast<std::uint8_t>(go_left);
+                m.edges[2 * (first + i) + 1] = static_cast<std::uint8_t>(go_right);
+                for (int v = 0; v < V; ++v) {
+                    const Quad c = load_quad(slot + v * kQuad);
+                    const auto over = met.over(p, v);
+                    if constexpr (!kLeftLeaf) store_quad(slot_at(m, split->child[0]) + v * kQuad, c * over[0]);
+                    if constexpr (!kRightLeaf) store_quad(slot_at(m, split->child[1]) + v * kQuad, c * over[1]);
+                    store_quad(slot + v * kQuad, c * met.slope(p, v));
                 }
             }
         }
     }
 
     template <bool kRepeated, bool kLeftLeaf, bool kRightLeaf>
-    [[gnu::noinline]] void up(std::int32_t first, std::int32_t end) const {
-        for (std::int32_t next = end; next-- > first;) {
-            const std::int32_t i = tree_.order[at(next)];
-            const Split& split = tree_.splits[at(i)];
-            const Met<kRepeated> met(split, states_.left[i], states_.satisfied[i]);
-            double* const slot = slot_of(i);
+    [[gnu::noinline]] void up(std::int32_t first, std::int32_t n, std::int32_t repeat) const {
+        const RowMemory m = m_;
+        const PointQuads<V> p = p_;
+        const BunchSplit* split = &bunch_.splits[at(first)];
+        const double* absent_above = bunch_.absent_above.data() + repeat;
+        double* slot = slot_at(m, first);
+        for (std::int32_t i = first; i < first + n; ++i, ++split, slot += kSlot, absent_above += kRepeated) {
+            const Met<kRepeated> met(*split, absent_above, m.delta[i], m.edges[2 * i], m.edges[2 * i + 1]);
+            double* const phi = phi_at(m, split->player);
+            Quad sum = load_quad(phi);
             for (int v = 0; v < V; ++v) {
-                const Vec left = below<kLeftLeaf>(split.child[0], v), right = below<kRightLeaf>(split.child[1], v);
-                double* const phi = phi_of(split) + v * kLanes;
-                store(phi, fma(load(slot + v * kLanes), left - right, load(phi)));
-                const auto over = met.over(p_, v);
-                store(slot + v * kLanes, fma(over[0], left, over[1] * right));
+                const Quad left = below<kLeftLeaf>(m, split->child[0], v);
+                const Quad right = below<kRightLeaf>(m, split->child[1], v);
+                sum = fma(load_quad(slot + v * kQuad), left - right, sum);
+                const auto over = met.over(p, v);
+                store_quad(slot + v * kQuad, fma(over[0], left, over[1] * right));
             }
+            store_quad(phi, sum);
         }
     }
 
-    template <bool kLeaf>
-    LTS_INLINE Vec below(std::int32_t child, int v) const {
-        if constexpr (kLeaf)
-            return broadcast(value_of(~child));
-        else
-            return load(slot_of(child) + v * kLanes);
-    }
-
-    const Tree& tree_;
-    const PointVectors<V>& p_;
-    RowStates states_;
-    const double* values_;
-    std::size_t stride_;
-    double* phi_;
-    std::size_t player_doubles_;
-    double* slots_;
+    const Bunch& bunch_;
+    const PointQuads<V>& p_;
+    const RowMemory& m_;
 };
 
 // A chunk of trees and one row.
-template <int V, class Number>
+template <class Number>
 class RowByPoints {
   public:
-    static constexpr std::size_t kSlot = PointWalk<V>::kSlot;
-
-    RowByPoints(const Program& program, const Chunk& chunk, Workspace& work)
-        : program_(program),
-          chunk_(chunk),
-          n_outputs_(at(chunk.n_outputs)),
-          x_(reinterpret_cast<Number*>(work.x.reserve(chunk.columns.size()))),
-          phi_(work.phi.reserve(n_phi())),
-          slots_(work.stack.reserve(at(chunk.max_splits) * kSlot)),
-          states_{work.states.reserve(2 * at(chunk.max_splits)), nullptr} {
-        states_.satisfied = states_.left + chunk.max_splits;
+    // Trees that are tables are looked up in `tables`; if these are not kept, they are walked.
+    RowByPoints(const Program& program, const Chunk& chunk, const double* tables, Workspace& work)
+        : program_(program), chunk_(chunk), tables_(tables) {
+        std::size_t n_splits = 0, n_doubles = 0;
+        for (const auto& bunch : chunk.bunches) {
+            n_splits = std::max(n_splits, bunch.splits.size());
+            n_doubles = std::max(n_doubles, bunch.splits.size() * at(std::min(n_quads(bunch.n_points), kMaxQuads)));
+        }
+        const std::size_t n_questions = (chunk.questions.size() + 7) / 8 * 8;
+        numbers_ = work.x.reserve(n_questions + 2 * chunk.columns.size()) + n_questions;
+        n_phi_ = chunk.players.size() * at(chunk.n_outputs) * kQuad;
+        memory_.numbers = numbers_;
+        memory_.n_outputs = at(chunk.n_outputs);
+        memory_.phi = work.phi.reserve(n_phi_);
+        memory_.slots = work.stack.reserve(n_doubles * kQuad + n_splits);
+        memory_.delta = memory_.slots + n_doubles * kQuad;
+        memory_.edges = work.states.reserve(2 * n_splits);
     }
 
     // Adds what the chunk gives to one row to values[player][output].
-    void explain(const Number* row, double* values) const {
-        std::fill_n(phi_, n_phi(), 0.0);
-        for (std::size_t c = 0; c < chunk_.columns.size(); ++c) x_[c] = row[chunk_.columns[c]];
-        for (const auto& tree : chunk_.trees) {
-            find_states(tree);
-            const Rule& rule = program_.rules.at(tree.n_points);
-            for (int first = 0; first < tree.n_points; first += static_cast<int>(kSlot)) {
-                const PointVectors<V> points(rule, first);
-                for (std::size_t o = 0; o < n_outputs_; ++o)
-                    PointWalk<V>(tree, points, states_, chunk_.values_of(tree, 0) + o, n_outputs_, phi_ + o * kSlot,
-                                 n_outputs_ * kSlot, slots_)
-                        .run();
-            }
-        }
-        const double* from = phi_;
+    void explain(const Number* row, double* values) {
+        read(row);
+        double* const phi = memory_.phi;
+        std::fill_n(phi, n_phi_, 0.0);
+        for (const auto& bunch : chunk_.bunches)
+            if (!bunch.has_tables || tables_ == nullptr) walk(bunch);
+        if (tables_ != nullptr) look_up();
+        const double* from = phi;
         for (const auto player : chunk_.players) {
             double* const to = values + at(player) * at(program_.n_outputs) + at(chunk_.output);
-            for (std::size_t o = 0; o < n_outputs_; ++o, from += kSlot)
-                to[o] += std::accumulate(from, from + kSlot, 0.0);
+            for (int o = 0; o < chunk_.n_outputs; ++o, from += kQuad)
+                to[o] += (from[0] + from[1]) + (from[2] + from[3]);
         }
     }
 
   private:
-    std::size_t n_phi() const { return chunk_.players.size() * n_outputs_ * kSlot; }
+    static int n_quads(int n_points) { return (n_points + kQuad - 1) / kQuad; }
 
-    void find_states(const Tree& tree) const {
-        const auto splits = tree.splits;
-        states_.satisfied[0] = 1;  // read, and ignored, where no edge is above
-        for (std::size_t i = 0; i < splits.size(); ++i) {
-            const auto& split = splits[i];
-            states_.left[i] = row_goes_left(program_, split, x_[split.feature]);
-            const auto above = at(std::max(split.above, 0));
-            const bool is_new = split.above < 0, was_left = states_.left[above / 2] != 0;
-            states_.satisfied[i] = is_new | (states_.satisfied[above / 2] & (was_left != (above % 2 != 0)));
+    void read(const Number* row) const {
+        for (std::size_t c = 0; c < chunk_.columns.size(); ++c) {
+            const auto x = static_cast<double>(row[chunk_.columns[c]]);
+            numbers_[2 * c] = x;
+            numbers_[2 * c + 1] = x == x ? x : -std::numeric_limits<double>::infinity();
         }
+        double* to = numbers_;
+        for (const auto& question : chunk_.questions) {
+            const Number x = row[chunk_.columns[at(question.feature)]];
+            const bool is_in =
+                in_set<1>(&x, program_.category_sets[at(question.category_set)], question.missing_left) != 0;
+            *--to = is_in ? -std::numeric_limits<double>::infinity() : std::numeric_limits<double>::infinity();
+        }
+    }
+
+    void walk(const Bunch& bunch) {
+        const Rule& rule = program_.rules.at(bunch.n_points);
+        double* const phi = memory_.phi;
+        const int n_tiles = (n_quads(bunch.n_points) + kMaxQuads - 1) / kMaxQuads;
+        for (int tile = 0; tile < n_tiles; ++tile) {
+            const int first = bunch.n_points * tile / n_tiles;
+            const int n_points = bunch.n_points * (tile + 1) / n_tiles - first;
+            with_points<kMaxQuads>(n_quads(n_points), [&]<int V>() {
+                const PointQuads<V> points(rule, first, n_points);
+                memory_.values = chunk_.leaf_value.data();
+                if (chunk_.n_outputs == 1) return PointWalk<V, true>(bunch, points, memory_).run();
+                for (int o = 0; o < chunk_.n_outputs; ++o, ++memory_.values, memory_.phi += kQuad)
+                    PointWalk<V, false>(bunch, points, memory_).run();
+                memory_.phi = phi;
+            });
+        }
+    }
+
+    void look_up() const {
+        const double* table = tables_;
+        for (const auto& tree : chunk_.trees)
+            if (tree.is_lookup()) {
+                look_up(tree, table);
+                table += table_doubles(tree, chunk_.n_outputs);
+            }
+    }
+    void look_up(const Tree& tree, const double* table) const {
+        const auto conditions = tree.lookup->conditions();
+        const std::size_t n_states = tree.lookup->n_states();
+        std::size_t state = 0;
+        for (std::size_t bit = 0; bit < conditions.size(); ++bit) {
+            const Split& split = tree.splits[at(conditions[bit])];
+            const auto x = static_cast<Number>(numbers_[2 * at(split.feature)]);
+            state |= std::size_t{row_goes_left(program_, split, x)} << bit;
+        }
+        table += state;
+        for (const auto player : tree.lookup->players())
+            for (int o = 0; o < chunk_.n_outputs; ++o, table += n_states)
+                memory_.phi[(at(player) * memory_.n_outputs + at(o)) * kQuad] += *table;
     }
 
     const Program& program_;
     const Chunk& chunk_;
-    std::size_t n_outputs_;
-    Number* x_;
-    double* phi_;
-    double* slots_;
-    RowStates states_;
+    const double* tables_;
+    double* numbers_;
+    std::size_t n_phi_;
+    RowMemory memory_{};
 };
 
 }  // namespace linear_treeshap::LTS_ISA

@@ -26,8 +26,8 @@
 //   disjoint(sets, other)            bit r: has sets[r] no player of `other`?
 //   keep(words, whole, others, to)   to[r] = words[r] if bit r of `whole` is set, else words[r] & others; returns the
 //                                    bits of the rows that have something left
-//   Quad                             four doubles on every machine, which is what one row computes with: load(Four),
-//                                    store(Four, a), spread(x), spread<lane>(a), lane<lane>(a), a + b, a * b
+//   Quad                             four doubles on every machine, which is what one row computes with:
+//                                    load_quad(from), store_quad(to, a), spread(x), and arithmetic as of Vec
 #pragma once
 
 #if defined(LTS_AVX512)

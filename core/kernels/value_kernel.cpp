@@ -13,7 +13,6 @@
 #include "kernels/kernel.hpp"
 #include "kernels/plain_walk.hpp"
 #include "kernels/point_walk.hpp"
-#include "kernels/row_walk.hpp"
 #include "kernels/simd.hpp"
 
 LTS_BEGIN_ISA
@@ -72,10 +71,54 @@ void walk(const Chunk& chunk, const Tree& tree, const PointTile& tile, const dou
     });
 }
 
+// ---- without constants ----------------------------------------------------------------------------
+
+// What is kept of all levels should stay in a cache. Rows that walk together, and the points at which they do, are as
+// many as leave it this small; trees of very many levels are walked at one point after the other.
+constexpr std::size_t kMaxPlainStack = std::size_t{1} << 16;
+constexpr int kMaxPlainPoints = 8;
+
+// What rows do at a split, of which these go left, after those above it.
+LTS_INLINE void meet(const Tree& tree, std::size_t split, std::uint64_t left, SplitRows* splits) {
+    std::uint64_t satisfied = ~std::uint64_t{0};
+    if (const auto above = tree.splits[split].above; above >= 0) {
+        const SplitRows& there = splits[at(above / 2)];
+        satisfied = there.satisfied & (above % 2 == 0 ? there.left : ~there.left);
+    }
+    splits[split] = {left, satisfied};
+}
+
+void walk_plainly(const Program& program, const Chunk& chunk, const Tree& tree, const PlainRows& rows,
+                  Workspace& work) {
+    const Rule& rule = program.rules.at(tree.n_points);
+    const int n_levels = tree.n_levels + kMaxTreeletBits;
+    const auto size = [&](int n_points, int n) {
+        return at(n_points) * PlainWalk<1>::stack_doubles(n_levels, chunk.n_outputs, n);
+    };
+    const int most_points = size(kMaxPlainPoints, kLanes) > kMaxPlainStack ? 1 : kMaxPlainPoints;
+    const int n_tiles = (tree.n_points + most_points - 1) / most_points;
+    auto* const path = reinterpret_cast<std::int32_t*>(work.states.reserve(at(n_levels) * sizeof(std::int32_t)));
+    for (int tile = 0; tile < n_tiles; ++tile) {
+        const int first = tree.n_points * tile / n_tiles, n_points = tree.n_points * (tile + 1) / n_tiles - first;
+        with_plain_points(n_points, [&]<int K>() {
+            const PlainPoints<K> points(rule, first, n_points);
+            int at_once = kBlockRows;
+            while (at_once > kLanes && size(K, at_once) > kMaxPlainStack) at_once /= 2;
+            double* const stack = work.stack.reserve(size(K, at_once));
+            for (int from = 0; from < rows.n_rows; from += at_once) {
+                const int n_rows = std::min(at_once, rows.n_rows - from);
+                PlainWalk<K>(tree, points, {rows.splits, from, n_rows, rows.phi, rows.stride}, chunk.values_of(tree, 0),
+                             chunk.n_outputs, stack, path)
+                    .run();
+            }
+        });
+    }
+}
+
 // ---- trees that are one table ---------------------------------------------------------------------
 
 // The walk, done for every combination of the tree's conditions as if each were a row.
-void expand_lookup(const Program& program, const Chunk& chunk, const Tree& tree, double* out) {
+void tabulate(const Program& program, const Chunk& chunk, const Tree& tree, double* out) {
     Buffer<double> constants, stack_buffer, phi_buffer;
     Buffer<std::uint8_t> states_buffer;
     std::uint8_t* const states = states_buffer.reserve(tree.treelets.size() * kBlockRows);
@@ -124,7 +167,6 @@ void look_up_block(const Program& program, const Chunk& chunk, const Tree& tree,
 // ---- a chunk of trees -----------------------------------------------------------------------------
 
 void expand(const Program& program, const Chunk& chunk, const Tree& tree, double* out) {
-    if (tree.is_lookup()) return expand_lookup(program, chunk, tree, out);
     for_each_tile(tree, chunk.n_outputs,
                   [&](const PointTile& tile) { expand_tile(program, chunk, tree, tile, out + tile.begin); });
 }
@@ -142,20 +184,14 @@ void add_to_values(const Program& program, const Chunk& chunk, const double* phi
     }
 }
 
-// Without constants: what is kept of all levels should stay in a cache. Rows that walk together, and the points at
-// which they do, are as many as leave it this small; trees of very many levels are walked at one point after the other.
-constexpr std::size_t kMaxPlainStack = std::size_t{1} << 16;
-constexpr int kMaxPlainPoints = 8;
-
 // A chunk of trees and some rows, kRows of every block.
 template <int kRows, class Number>
 class RowsInChunk {
   public:
     // The φ of blocks that walk together lie side by side.
-    RowsInChunk(const Program& program, const Chunk& chunk, const RowsView& rows, const Constants& constants,
-                Workspace& work, std::size_t walk_blocks)
+    RowsInChunk(const Program& program, const Chunk& chunk, const RowsView& rows, Workspace& work,
+                std::size_t walk_blocks)
         : program_(program), chunk_(chunk), rows_(rows), work_(work), walk_blocks_(walk_blocks) {
-        if (constants.expanded != nullptr) kept_ = constants.expanded + chunk.expansion_begin;
         n_blocks_ = (rows.n_rows + kBlockRows - 1) / kBlockRows;
         block_numbers_ = chunk.columns.size() * kBlockRows;
         block_doubles_ = chunk.players.size() * at(chunk.n_outputs) * kBlockRows;
@@ -171,17 +207,28 @@ class RowsInChunk {
                             x_of(b));
     }
 
-    void run() {
-        for (const auto& tree : chunk_.trees) {
-            const std::size_t n_constants = tree.is_lookup() ? look_up(tree) : walk_all(tree);
-            if (kept_ != nullptr) kept_ += n_constants;
-        }
+    void run(const double* constants) const {
+        for (const auto& tree : chunk_.trees)
+            if (!tree.is_lookup()) {
+                walk_all(tree, constants);
+                if (constants != nullptr) constants += expansion_doubles(tree, chunk_.n_outputs);
+            }
     }
 
-    // Without constants.
-    void run_plainly() {
+    void run_plainly() const {
         for (std::size_t b = 0; b < n_blocks_; ++b)  // whose φ stay in the nearest cache
-            for (const auto& tree : chunk_.trees) walk_plainly(tree, b, rows_at_splits(tree, b));
+            for (const auto& tree : chunk_.trees)
+                if (!tree.is_lookup())
+                    walk_plainly(program_, chunk_, tree,
+                                 {rows_at_splits(tree, b), 0, rows_from(b, 1), phi_of(b), stride_of(b)}, work_);
+    }
+
+    void look_up(const double* tables) const {
+        for (const auto& tree : chunk_.trees)
+            if (tree.is_lookup()) {
+                look_up(tree, tables);
+                if (tables != nullptr) tables += table_doubles(tree, chunk_.n_outputs);
+            }
     }
 
     void add_to(double* values) const {
@@ -204,21 +251,15 @@ class RowsInChunk {
         return phi_ + walk_of(block) * block_doubles_ + block % walk_blocks_ * kBlockRows;
     }
 
-    // Constants are the kept ones, or made here, for all rows at hand.
-    template <class Make>
-    const double* constants_at(std::size_t begin, const Make& make) const {
-        if (kept_ != nullptr) return kept_ + begin;
-        double* const made = work_.expansion.reserve(chunk_.max_expansion);
-        make(made);
-        return made;
-    }
-
-    // These return how many constants the tree has.
-    std::size_t look_up(const Tree& tree) const {
-        const double* const table = constants_at(0, [&](double* out) { expand_lookup(program_, chunk_, tree, out); });
+    // Tables and constants are the kept ones, or made here, for all rows at hand.
+    void look_up(const Tree& tree, const double* table) const {
+        if (table == nullptr) {
+            double* const made = work_.expansion.reserve(chunk_.max_table);
+            tabulate(program_, chunk_, tree, made);
+            table = made;
+        }
         for (std::size_t b = 0; b < n_blocks_; ++b)
             look_up_block<kRows>(program_, chunk_, tree, table, x_of(b), rows_from(b, 1), phi_of(b), stride_of(b));
-        return expansion_doubles(tree, chunk_.n_outputs);
     }
 
     WalkRows rows_at(const Tree& tree, std::size_t first) const {
@@ -236,11 +277,15 @@ class RowsInChunk {
         find_states(tree, satisfied, n_blocks, states_ + tree.treelets.size() * kBlockRows * first);
     }
 
-    std::size_t walk_all(const Tree& tree) const {
+    void walk_all(const Tree& tree, const double* kept) const {
         for (std::size_t first = 0; first < n_blocks_; first += walk_blocks_) find_conditions(tree, first);
-        return for_each_tile(tree, chunk_.n_outputs, [&](const PointTile& tile) {
-            const double* const constants =
-                constants_at(tile.begin, [&](double* out) { expand_tile(program_, chunk_, tree, tile, out); });
+        for_each_tile(tree, chunk_.n_outputs, [&](const PointTile& tile) {
+            const double* constants = kept + tile.begin;
+            if (kept == nullptr) {
+                double* const made = work_.expansion.reserve(chunk_.max_expansion);
+                expand_tile(program_, chunk_, tree, tile, made);
+                constants = made;
+            }
             for (std::size_t first = 0; first < n_blocks_; first += walk_blocks_)
                 walk(chunk_, tree, tile, constants, rows_at(tree, first), rows_from(first, walk_blocks_), stack_);
         });
@@ -249,40 +294,9 @@ class RowsInChunk {
     const SplitRows* rows_at_splits(const Tree& tree, std::size_t block) const {
         auto* const out = reinterpret_cast<SplitRows*>(satisfied_);
         const auto splits = tree.splits;
-        for (std::size_t i = 0; i < splits.size(); ++i) {
-            std::uint64_t satisfied = ~std::uint64_t{0};
-            if (const auto above = splits[i].above; above >= 0) {
-                const SplitRows& there = out[at(above / 2)];
-                satisfied = there.satisfied & (above % 2 == 0 ? there.left : ~there.left);
-            }
-            out[i] = {goes_left<kRows>(program_, splits[i], x_of(block)), satisfied};
-        }
+        for (std::size_t i = 0; i < splits.size(); ++i)
+            meet(tree, i, goes_left<kRows>(program_, splits[i], x_of(block)), out);
         return out;
-    }
-
-    void walk_plainly(const Tree& tree, std::size_t block, const SplitRows* splits) const {
-        const Rule& rule = program_.rules.at(tree.n_points);
-        const int n_levels = tree.n_levels + kMaxTreeletBits, n_rows = rows_from(block, 1);
-        const auto size = [&](int n_points, int n) {
-            return at(n_points) * PlainWalk<1>::stack_doubles(n_levels, chunk_.n_outputs, n);
-        };
-        const int most_points = size(kMaxPlainPoints, kLanes) > kMaxPlainStack ? 1 : kMaxPlainPoints;
-        const int n_tiles = (tree.n_points + most_points - 1) / most_points;
-        auto* const path = reinterpret_cast<std::int32_t*>(work_.states.reserve(at(n_levels) * sizeof(std::int32_t)));
-        for (int tile = 0; tile < n_tiles; ++tile) {
-            const int first = tree.n_points * tile / n_tiles, n_points = tree.n_points * (tile + 1) / n_tiles - first;
-            with_plain_points(n_points, [&]<int K>() {
-                const PlainPoints<K> points(rule, first, n_points);
-                int at_once = kBlockRows;
-                while (at_once > kLanes && size(K, at_once) > kMaxPlainStack) at_once /= 2;
-                double* const stack = work_.stack.reserve(size(K, at_once));
-                for (int from = 0; from < n_rows; from += at_once)
-                    PlainWalk<K>(tree, points,
-                                 {splits, from, std::min(at_once, n_rows - from), phi_of(block), stride_of(block)},
-                                 chunk_.values_of(tree, 0), chunk_.n_outputs, stack, path)
-                        .run();
-            });
-        }
     }
 
     const Program& program_;
@@ -290,7 +304,6 @@ class RowsInChunk {
     const RowsView& rows_;
     Workspace& work_;
     std::size_t walk_blocks_;
-    const double* kept_ = nullptr;  // constants of the tree at hand
     std::size_t n_blocks_;
     std::size_t block_numbers_;  // of x
     std::size_t block_doubles_;  // of φ
@@ -301,76 +314,37 @@ class RowsInChunk {
     std::uint8_t* states_;
 };
 
-template <int kRows, class Number>
-void explain_rows(const Program& program, const Chunk& chunk, const RowsView& rows, const Constants& constants,
-                  Workspace& work, double* values) {
-    RowsInChunk<kRows, Number> here(program, chunk, rows, constants, work, kWalkBlocks);
-    here.run();
-    here.add_to(values);
+// Calls a function whose template arguments are how many rows of a block are there at most, and their numbers.
+template <class Function>
+void with_rows(const Program& program, const RowsView& rows, const Function& function) {
+    const auto with = [&]<class Number>() {
+        rows.n_rows <= kLanes ? function.template operator()<kLanes, Number>()
+                              : function.template operator()<kBlockRows, Number>();
+    };
+    program.is_float32 ? with.template operator()<float>() : with.template operator()<double>();
 }
 
-// So few rows are quicker one by one than in the lanes of a vector (measured).
-constexpr std::size_t kMaxLoneRows = 2;
-
-template <class Number>
-void explain_numbers(const Program& program, const Chunk& chunk, const RowsView& rows, const Constants& constants,
-                     Workspace& work, double* values) {
-    // A row's arithmetic does not depend on its neighbours, so all of these give the same bits.
-    if (rows.n_rows <= kMaxLoneRows && constants.one_row != nullptr) {
+void explain_by_points(const Program& program, const Chunk& chunk, const RowsView& rows, const double* tables,
+                       Workspace& work, double* values) {
+    with_rows(program, rows, [&]<int kRows, class Number>() {
+        RowByPoints<Number> here(program, chunk, tables, work);
         const auto* row = static_cast<const Number*>(rows.data);
         const std::size_t n_values = at(program.n_players) * at(program.n_outputs);
         for (std::size_t r = 0; r < rows.n_rows; ++r, row += program.n_columns, values += n_values)
-            explain_row(program, chunk, row, constants, work, values);
-        return;
-    }
-    rows.n_rows <= kLanes ? explain_rows<kLanes, Number>(program, chunk, rows, constants, work, values)
-                          : explain_rows<kBlockRows, Number>(program, chunk, rows, constants, work, values);
+            here.explain(row, values);
+    });
 }
 
-void explain(const Program& program, const Chunk& chunk, const RowsView& rows, const Constants& constants,
+void explain(const Program& program, const Chunk& chunk, const RowsView& rows, Way way, const Kept& kept,
              Workspace& work, double* values) {
-    program.is_float32 ? explain_numbers<float>(program, chunk, rows, constants, work, values)
-                       : explain_numbers<double>(program, chunk, rows, constants, work, values);
-}
-
-template <class Number>
-void explain_numbers_plainly(const Program& program, const Chunk& chunk, const RowsView& rows, Workspace& work,
-                             double* values) {
-    const auto with_rows = [&]<int kRows>() {
-        RowsInChunk<kRows, Number> here(program, chunk, rows, {nullptr, nullptr}, work, 1);
-        here.run_plainly();
+    if (way == Way::by_points) return explain_by_points(program, chunk, rows, kept.tables, work, values);
+    const bool plainly = way == Way::plainly;
+    with_rows(program, rows, [&]<int kRows, class Number>() {
+        RowsInChunk<kRows, Number> here(program, chunk, rows, work, plainly ? 1 : kWalkBlocks);
+        here.look_up(kept.tables);
+        plainly ? here.run_plainly() : here.run(kept.constants);
         here.add_to(values);
-    };
-    rows.n_rows <= kLanes ? with_rows.template operator()<kLanes>() : with_rows.template operator()<kBlockRows>();
-}
-
-void explain_plainly(const Program& program, const Chunk& chunk, const RowsView& rows, Workspace& work,
-                     double* values) {
-    program.is_float32 ? explain_numbers_plainly<float>(program, chunk, rows, work, values)
-                       : explain_numbers_plainly<double>(program, chunk, rows, work, values);
-}
-
-template <class Number>
-void explain_numbers_by_points(const Program& program, const Chunk& chunk, const RowsView& rows, Workspace& work,
-                               double* values) {
-    const std::size_t n_values = at(program.n_players) * at(program.n_outputs);
-    const auto with_vectors = [&]<int V>() {
-        RowByPoints<V, Number> walk(program, chunk, work);
-        const auto* row = static_cast<const Number*>(rows.data);
-        for (std::size_t r = 0; r < rows.n_rows; ++r, row += program.n_columns, values += n_values)
-            walk.explain(row, values);
-    };
-    const auto most = std::max_element(chunk.trees.begin(), chunk.trees.end(), [](const Tree& a, const Tree& b) {
-                          return a.n_points < b.n_points;
-                      })->n_points;
-    if (most <= kLanes) return with_vectors.template operator()<1>();
-    most <= 2 * kLanes ? with_vectors.template operator()<2>() : with_vectors.template operator()<4>();
-}
-
-void explain_by_points(const Program& program, const Chunk& chunk, const RowsView& rows, Workspace& work,
-                       double* values) {
-    program.is_float32 ? explain_numbers_by_points<float>(program, chunk, rows, work, values)
-                       : explain_numbers_by_points<double>(program, chunk, rows, work, values);
+    });
 }
 
 }  // namespace
@@ -378,7 +352,7 @@ void explain_by_points(const Program& program, const Chunk& chunk, const RowsVie
 #define LTS_STRING(x) #x
 #define LTS_NAME(x) LTS_STRING(x)
 extern const Kernel kernel;
-const Kernel kernel{LTS_NAME(LTS_ISA), expand, explain, explain_plainly, explain_by_points, kLanes < 8};
+const Kernel kernel{LTS_NAME(LTS_ISA), expand, tabulate, explain, kLanes < 8};
 
 }  // namespace linear_treeshap::LTS_ISA
 LTS_END_ISA

@@ -3,6 +3,7 @@
 #include "values/value_engine.hpp"
 
 #include <algorithm>
+#include <limits>
 #include <vector>
 
 #include "compile/tiles.hpp"
@@ -12,51 +13,64 @@
 namespace linear_treeshap {
 namespace {
 
-// A row of more trees takes a millisecond either way, and preparing them would slow down compiling.
-constexpr std::size_t kMaxOneRowTrees = 4096;
-
 // Rows of a task: enough to read a tree's constants from afar once and use them many times...
 constexpr std::size_t kTaskRows = 512;
 // ...but never so many that nobody hears Ctrl-C for long.
 constexpr std::size_t kMaxTaskWork = 50'000'000;  // leaves · outputs · tiles · rows of a chunk: a tenth of a second
 
-// So few rows are walked with no constants where these are not kept: making them costs as much as walking the rows.
-// The lanes of a vector are then rows, or points if rows are fewer yet. The rows of the call count, not those of a
-// task: a row's bits must not depend on how a call is cut.
-constexpr std::size_t kMaxPlainRows = 256, kMaxRowsByPoints = 2;
+// So few rows are quickest one by one; of a large model, whose constants are not kept, a few more.
+constexpr std::size_t kMaxRowsByPoints = 4, kMaxRowsByPointsOfLarge = 5;
+// So few are walked with no constants where these are not kept: making them costs as much as walking the rows. The rows
+// of the call count, not those of a task: a row's bits must not depend on how a call is cut.
+constexpr std::size_t kMaxPlainRows = 256;
 // What a leaf costs then, in rows of a full block: one that is met by rows at all, and constants that are made again.
 constexpr std::size_t kRowsPerMeeting = 16, kRowsPerExpansion = 256;
 
-// Tables are worth making wherever there are many rows.
-bool has_lookups(const Program& program) {
-    return std::ranges::any_of(program.chunks, [](const Chunk& chunk) {
-        return std::ranges::any_of(chunk.trees, [](const Tree& tree) { return tree.is_lookup(); });
-    });
-}
+bool is_small(std::size_t n_doubles) { return n_doubles * sizeof(double) <= kMaxCachedBytes; }
 
 }  // namespace
 
 ValueEngine::ValueEngine(const Program& program, const Kernel& kernel) : program_(program), kernel_(kernel) {
-    if (program_.expansion_size * sizeof(double) <= kMaxCachedBytes)
-        keep_constants();
-    else if (!kernel_.is_narrow || has_lookups(program_))
-        max_plain_rows_ = kMaxPlainRows;
+    if (is_small(program_.table_size)) keep_tables();
+    const bool are_needed = !kernel_.is_narrow || program_.rules.touch_ends();
+    if (is_small(program_.expansion_size) && are_needed) keep_constants();
     task_rows_ = rows_per_task();
 }
 
-void ValueEngine::keep_constants() {
-    const std::size_t n_trees = program_.chunks.empty() ? 0 : program_.chunks.back().end_tree();
-    double* expanded = expanded_.reserve(program_.expansion_size);
+void ValueEngine::keep_tables() {
+    double* to = tables_.reserve(program_.table_size);
     for (const auto& chunk : program_.chunks)
-        for (const auto& tree : chunk.trees) {
-            kernel_.expand(program_, chunk, tree, expanded);
-            if (n_trees <= kMaxOneRowTrees) one_row_.push_back(for_one_row(tree, chunk.n_outputs, expanded));
-            expanded += expansion_doubles(tree, chunk.n_outputs);
-        }
+        for (const auto& tree : chunk.trees)
+            if (tree.is_lookup()) {
+                kernel_.tabulate(program_, chunk, tree, to);
+                to += table_doubles(tree, chunk.n_outputs);
+            }
+}
+
+void ValueEngine::keep_constants() {
+    double* to = constants_.reserve(program_.expansion_size);
+    for (const auto& chunk : program_.chunks)
+        for (const auto& tree : chunk.trees)
+            if (!tree.is_lookup()) {
+                kernel_.expand(program_, chunk, tree, to);
+                to += expansion_doubles(tree, chunk.n_outputs);
+            }
+}
+
+Way ValueEngine::way_for(std::size_t n_rows) const {
+    if (program_.rules.touch_ends()) return Way::with_constants;  // which have all digits there
+    const bool is_large = !is_small(program_.expansion_size);
+    if (n_rows <= (is_large ? kMaxRowsByPointsOfLarge : kMaxRowsByPoints)) return Way::by_points;
+    return kernel_.is_narrow || (is_large && n_rows <= kMaxPlainRows) ? Way::plainly : Way::with_constants;
+}
+
+// Must anything be made again for every run of rows?
+bool ValueEngine::makes_constants(Way way) const {
+    if (way == Way::by_points) return false;
+    return !is_small(program_.table_size) || (way == Way::with_constants && !is_small(program_.expansion_size));
 }
 
 std::size_t ValueEngine::rows_per_task() const {
-    const bool is_cached = expanded_.data() != nullptr;
     std::size_t bytes_per_row = 1, work_per_row = 1;
     for (const auto& chunk : program_.chunks) {
         const auto n_outputs = static_cast<std::size_t>(chunk.n_outputs);
@@ -67,7 +81,8 @@ std::size_t ValueEngine::rows_per_task() const {
                                                   : (tree.splits.size() + 1) * at(n_tiles(tree, chunk.n_outputs)));
         work_per_row = std::max(work_per_row, work);
     }
-    const std::size_t enough = is_cached ? kTaskRows : kTaskRowsExpanding;
+    const bool is_expanding = makes_constants(way_for(std::numeric_limits<std::size_t>::max()));
+    const std::size_t enough = is_expanding ? kTaskRowsExpanding : kTaskRows;
     const std::size_t rows = std::min(rows_that_fit(enough, bytes_per_row), kMaxTaskWork / work_per_row);
     return rows >= kBlockRows ? round_to_blocks(rows) : std::max<std::size_t>(rows, kMinWalkRows);
 }
@@ -107,23 +122,23 @@ void ValueEngine::explain(const RowsView& rows, std::span<Value> values, int n_t
         std::fill(values.begin(), values.end(), Value(0));
         return;
     }
-    const bool is_expanded = expanded_.data() != nullptr;
-    const bool plainly = !is_expanded && rows.n_rows <= max_plain_rows_;
-    const auto without_constants =
-        rows.n_rows <= kMaxRowsByPoints ? kernel_.explain_by_points : kernel_.explain_plainly;
-    const std::size_t rows_worth = rows.n_rows + (is_expanded ? 0 : plainly ? kRowsPerMeeting : kRowsPerExpansion);
+    const Way way = way_for(rows.n_rows);
+    const bool is_expanding = makes_constants(way);
+    const std::size_t rows_worth = rows.n_rows + (is_expanding                 ? kRowsPerExpansion
+                                                  : way == Way::with_constants ? 0
+                                                                               : kRowsPerMeeting);
     n_threads = threads_for(program_.n_leaves * rows_worth, n_threads);
     Control control(poll, program_.n_leaves * rows.n_rows);
-    explain_by_chunks(cuts(rows.n_rows, n_threads, !is_expanded && !plainly), program_.chunks.size(), row_values,
-                      values, n_threads, control,
-                      [&](std::size_t first, std::size_t n, std::size_t c, double* to, const Worker& worker) {
+    explain_by_chunks(cuts(rows.n_rows, n_threads, is_expanding), program_.chunks.size(), row_values, values, n_threads,
+                      control, [&](std::size_t first, std::size_t n, std::size_t c, double* to, const Worker& worker) {
                           const auto& chunk = program_.chunks[c];
-                          if (plainly)
-                              without_constants(program_, chunk, rows.slice(first, n), worker.workspace(), to);
-                          else
-                              kernel_.explain(program_, chunk, rows.slice(first, n),
-                                              {expanded_.data(), one_row_.data()}, worker.workspace(), to);
-                          return worker.advance(program_.chunks[c].n_leaves * n);
+                          const auto kept = [](const Buffer<double>& all, std::size_t begin) {
+                              return all.data() == nullptr ? nullptr : all.data() + begin;
+                          };
+                          kernel_.explain(program_, chunk, rows.slice(first, n), way,
+                                          {kept(constants_, chunk.expansion_begin), kept(tables_, chunk.table_begin)},
+                                          worker.workspace(), to);
+                          return worker.advance(chunk.n_leaves * n);
                       });
 }
 

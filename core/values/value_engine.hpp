@@ -1,8 +1,7 @@
-// Path-dependent values of a compiled model: the kernel chosen for this machine and, for small models, every
-// tree's constants, kept expanded so that a few rows are quick.
+// Path-dependent values of a compiled model: the kernel chosen for this machine and, for small models, the tables of
+// trees that are one; where vectors are wide, the constants of all others, too.
 #pragma once
 
-#include <limits>
 #include <span>
 #include <vector>
 
@@ -24,16 +23,17 @@ class ValueEngine {
     const Program& program() const { return program_; }
 
   private:
+    void keep_tables();
     void keep_constants();
+    Way way_for(std::size_t n_rows) const;
+    bool makes_constants(Way way) const;
     std::size_t rows_per_task() const;
     std::vector<std::size_t> cuts(std::size_t n_rows, int n_threads, bool is_expanding) const;
 
     const Program& program_;
     const Kernel& kernel_;
-    Buffer<double> expanded_;
-    std::vector<OneRowTree> one_row_;
+    Buffer<double> tables_, constants_;
     std::size_t task_rows_;
-    std::size_t max_plain_rows_ = std::numeric_limits<std::size_t>::max();  // where constants are not kept
 };
 
 }  // namespace linear_treeshap

@@ -59,13 +59,13 @@ print(json.dumps([ensemble.n_nodes, compiled - leaf_values, scratch]))
 
 
 @pytest.mark.parametrize("shape", SHAPES)
-def test_a_compiled_model_takes_100_bytes_per_node_and_a_thread_64_megabytes(shape: str) -> None:
+def test_a_compiled_model_takes_120_bytes_per_node_and_a_thread_64_megabytes(shape: str) -> None:
     """Beside the leaf values of the model, and the rows and values of the call."""
     command = [sys.executable, "-c", MEASURE, str(Path(__file__).parents[1] / "support"), SHAPES[shape]]
     done = subprocess.run(command, capture_output=True, check=True)
     n_nodes, compiled, scratch = json.loads(done.stdout)
     assert n_nodes > 100_000
-    assert 40 * n_nodes < compiled * 2**20 < 100 * n_nodes
+    assert 40 * n_nodes < compiled * 2**20 < 120 * n_nodes
     assert scratch < 2 * 64
 
 

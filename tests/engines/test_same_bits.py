@@ -1,7 +1,7 @@
 """A row's values have the same bits whatever threads, cuts and neighbours it is explained with.
 
-But for calls of one or two rows of a large model, which are rounded in another order; and where vectors are
-wide, for calls of few rows of one, which walk without constants in yet another.
+But for calls of very few rows, which are rounded in another order; and where vectors are wide, for calls of
+few rows of a large model, which walk without constants in yet another.
 """
 
 from __future__ import annotations
@@ -16,6 +16,7 @@ import numpy as np
 import numpy.typing as npt
 import pytest
 from engines import value_engine
+from few_rows import FEW_ROWS
 from strategies import chain, copies, random_ensemble, rows_as_read
 
 from linear_treeshap import _core, oracle
@@ -44,8 +45,9 @@ MODELS: dict[str, Callable[[np.random.Generator], TreeEnsemble]] = {
         random_ensemble(rng, n_features=40, n_trees=20, max_depth=25, max_leaves=900), 8
     ),
 }
-#: Calls of no more rows than this walk a large model without constants; where vectors are narrow, all do.
-FEW_ROWS = 256
+#: Calls of no more rows than this walk a large model without constants; where vectors are narrow, all do,
+#: whatever the model.
+PLAIN_ROWS = 256
 
 
 def values(engine: ValueEngine, rows: Values, n_jobs: int, dtype: npt.DTypeLike = np.float64) -> Values:
@@ -65,13 +67,13 @@ def cut(rng: np.random.Generator, n_rows: int, least: int = 1) -> list[slice]:
 @pytest.mark.parametrize("kernel", _core.kernels())
 @pytest.mark.parametrize("model", MODELS)
 def test_bits_do_not_depend_on_threads_or_cuts(model: str, kernel: str) -> None:
-    """One to 600 rows, in one call or several, on one to eight threads, to float64 or float32."""
+    """Six to 600 rows, in one call or several, on one to eight threads, to float64 or float32."""
     rng = np.random.default_rng(len(model))
     ensemble = MODELS[model](rng)
     engine = value_engine(ensemble, kernel=kernel)
-    least, most = 1, 300
+    least, most = FEW_ROWS + 1, 300
     if model == LARGE:
-        least, most = FEW_ROWS + 1 if kernel == "avx512" else 3, 600
+        least, most = PLAIN_ROWS + 1 if kernel == "avx512" else least, 600
     all_rows = rows_as_read(rng, ensemble, most)
     whole = values(engine, all_rows, n_jobs=1)
     for n_rows in (most, least + int(rng.integers(20, 200)), least + int(rng.integers(1, 20)), least):
@@ -87,17 +89,37 @@ def test_bits_do_not_depend_on_threads_or_cuts(model: str, kernel: str) -> None:
 
 @pytest.mark.parametrize("kernel", _core.kernels())
 def test_bits_of_few_rows_do_not_depend_on_threads_or_cuts(kernel: str) -> None:
-    """From three rows on; some calls leave a single row to the last block or to a thread."""
+    """From six rows on; some calls leave a single row to the last block or to a thread."""
     rng = np.random.default_rng(len(kernel))
     ensemble = MODELS[LARGE](rng)
     engine = value_engine(ensemble, kernel=kernel)
-    rows = rows_as_read(rng, ensemble, FEW_ROWS)
+    rows = rows_as_read(rng, ensemble, PLAIN_ROWS)
     whole = values(engine, rows, n_jobs=1)
-    for n_rows in (3, 17, 65, 129, FEW_ROWS):
+    for n_rows in (FEW_ROWS + 1, 17, 65, 129, PLAIN_ROWS):
         for n_jobs in (1, 5):
             assert values(engine, rows[:n_rows], n_jobs).tobytes() == whole[:n_rows].tobytes()
-    pieces = [values(engine, rows[part], int(rng.integers(1, 9))) for part in cut(rng, FEW_ROWS, 3)]
+    pieces = [
+        values(engine, rows[part], int(rng.integers(1, 9))) for part in cut(rng, PLAIN_ROWS, FEW_ROWS + 1)
+    ]
     assert np.concatenate(pieces).tobytes() == whole.tobytes()
+
+
+@pytest.mark.parametrize("kernel", _core.kernels())
+@pytest.mark.parametrize("model", MODELS)
+def test_bits_of_very_few_rows_do_not_depend_on_threads_or_cuts(model: str, kernel: str) -> None:
+    """Calls of one to four rows, of a large model of up to five; and values are those of many rows."""
+    rng = np.random.default_rng(len(model))
+    ensemble = MODELS[model](rng)
+    engine = value_engine(ensemble, kernel=kernel)
+    rows = rows_as_read(rng, ensemble, 8)
+    few = FEW_ROWS if model == LARGE else FEW_ROWS - 1
+    alone = np.concatenate([values(engine, rows[i : i + 1], n_jobs=1) for i in range(few)])
+    for n_rows in range(1, few + 1):
+        assert values(engine, rows[:n_rows], n_jobs=n_rows + 1).tobytes() == alone[:n_rows].tobytes()
+    together = values(engine, rows, n_jobs=1)[:few]
+    np.testing.assert_allclose(
+        alone, together, rtol=0, atol=1e-14 * np.abs(ensemble.value).max() * ensemble.n_trees
+    )
 
 
 @pytest.mark.parametrize("kernel", _core.kernels())
@@ -125,8 +147,7 @@ def test_few_rows_of_a_large_model_equal_the_definition(
     for n_jobs in (2, 5):
         assert values(engine, rows, n_jobs).tobytes() == found.tobytes()
     alone = np.concatenate([values(engine, rows[i : i + 1], n_jobs=1 + i % 2) for i in range(len(rows))])
-    assert values(engine, rows[:2], n_jobs=2).tobytes() == alone[:2].tobytes()
-    n_times = FEW_ROWS // len(rows) + 1
+    n_times = PLAIN_ROWS // len(rows) + 1
     many = values(engine, np.repeat(rows, n_times, axis=0), n_jobs=1)[::n_times]
     for others, differ in ((alone, True), (many, kernel == "avx512")):
         assert (others.tobytes() != found.tobytes()) == differ, "the model may be too small"

@@ -18,6 +18,7 @@ import numpy as np
 import numpy.typing as npt
 import pytest
 import zoo
+from few_rows import assert_same_values
 from hypothesis import HealthCheck, settings
 from hypothesis import strategies as st
 from hypothesis.stateful import Bundle, RuleBasedStateMachine, initialize, invariant, rule
@@ -67,11 +68,11 @@ class AnyOrder(RuleBasedStateMachine):
     @rule(explainer=explainers, one=PLACES, other=PLACES)
     def explain_some(self, explainer: TreeExplainer, one: int, other: int) -> None:
         some = slice(min(one, other), max(one, other))
-        np.testing.assert_array_equal(explainer.shap_values(self.rows[some]), self.right[some])
+        assert_same_values(explainer.shap_values(self.rows[some]), self.right[some])
 
     @rule(explainer=explainers, row=PLACES)
     def explain_one(self, explainer: TreeExplainer, row: int) -> None:
-        np.testing.assert_array_equal(explainer.shap_values(self.rows[[row]])[0], self.right[row])
+        assert_same_values(explainer.shap_values(self.rows[[row]]), self.right[[row]])
 
     @rule(explainer=explainers, first=PLACES)
     def explain_pairs(self, explainer: TreeExplainer, first: int) -> None:
@@ -139,7 +140,7 @@ class AnyOrder(RuleBasedStateMachine):
     def ask_shap(self, row: int) -> None:
         if self.in_force and set(self.options) <= {"data"}:
             explainer = shap.TreeExplainer(self.model, **self.options)
-            np.testing.assert_array_equal(explainer.shap_values(self.rows[[row]])[0], self.right[row])
+            assert_same_values(explainer.shap_values(self.rows[[row]]), self.right[[row]])
 
     @invariant()
     def shap_is_patched_or_itself(self) -> None:

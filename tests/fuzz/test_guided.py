@@ -50,7 +50,7 @@ def test_a_soak_counts_calls_and_finds_wrong_ones(monkeypatch: pytest.MonkeyPatc
     assert soak.main(["--minutes", "0.02", "--threads", "2"]) == 0
     one = soak.Soak()
     name, call, right = one.calls[0]
-    one.calls = [(name, call, right + 1e-15)]
+    one.calls = [(name, call, right * (1 + 1e-12))]
     one.work(0, float("inf"))
     assert one.wrong
     assert one.n_calls == 1

@@ -18,7 +18,7 @@ from linear_treeshap.engines.joint import JointEngine
 from linear_treeshap.engines.program import Program
 from linear_treeshap.engines.raw import raw_engine
 from linear_treeshap.engines.rescaled import RescaledEngine
-from linear_treeshap.engines.values import ValueEngine
+from linear_treeshap.engines.values import FEW_ROWS, ValueEngine
 from linear_treeshap.model.ensemble import TreeEnsemble
 from linear_treeshap.model.joint_links import Softmax
 from linear_treeshap.model.lines import Lines
@@ -53,6 +53,8 @@ class Kind:
     n_trees: int = 120
     #: Rows that keep it busy for longer than it goes without looking up.
     n_long: int = 4_000
+    #: Calls of no more rows may add up in another order.
+    few_rows: int = 0
     #: Is float32 output the float64 output, rounded? Else it is as close as the engine says.
     rounds_float32: bool = True
     #: (ensemble, row, background) → the same by the definition, in fractions.
@@ -150,7 +152,10 @@ def _against_background(ensemble: TreeEnsemble, row: Rows, background: Backgroun
 
 CASES = {
     "values": Kind(
-        _values, n_long=60_000, definition=lambda e, x, b: oracle.shapley_values(e, x, by="leaves")
+        _values,
+        n_long=60_000,
+        few_rows=FEW_ROWS,
+        definition=lambda e, x, b: oracle.shapley_values(e, x, by="leaves"),
     ),
     "pairs": Kind(
         _pairs, n_long=20_000, definition=lambda e, x, b: oracle.interaction_values(e, x, by="leaves")

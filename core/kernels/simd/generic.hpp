@@ -12,7 +12,6 @@
 #include <arm_neon.h>
 #endif
 
-#include "compile/one_row.hpp"
 #include "kernels/isa.hpp"
 
 LTS_BEGIN_ISA
@@ -182,24 +181,22 @@ inline std::uint64_t disjoint(const std::uint32_t* sets, std::uint32_t other) {
 struct Quad {
     Vec half[2];
 };
-inline Quad load(const Four& from) { return {{load(from.lane), load(from.lane + 2)}}; }
-inline void store(Four& to, Quad a) {
-    store(to.lane, a.half[0]);
-    store(to.lane + 2, a.half[1]);
+inline Quad load_quad(const double* p) { return {{load(p), load(p + 2)}}; }
+inline void store_quad(double* p, Quad a) {
+    store(p, a.half[0]);
+    store(p + 2, a.half[1]);
 }
 inline Quad spread(double x) { return {{broadcast(x), broadcast(x)}}; }
-template <int kLane>
-inline double lane(Quad a) {
-    return a.half[kLane / 2].v[kLane % 2];
-}
-template <int kLane>
-inline Quad spread(Quad a) {
-    return spread(lane<kLane>(a));
-}
 inline Quad operator*(Quad a, Quad b) { return {{a.half[0] * b.half[0], a.half[1] * b.half[1]}}; }
 inline Quad operator+(Quad a, Quad b) { return {{a.half[0] + b.half[0], a.half[1] + b.half[1]}}; }
+inline Quad operator-(Quad a, Quad b) { return {{a.half[0] - b.half[0], a.half[1] - b.half[1]}}; }
+inline Quad operator/(Quad a, Quad b) { return {{a.half[0] / b.half[0], a.half[1] / b.half[1]}}; }
 inline Quad fma(Quad a, Quad b, Quad c) {
     return {{fma(a.half[0], b.half[0], c.half[0]), fma(a.half[1], b.half[1], c.half[1])}};
+}
+inline Quad fms(Quad a, Quad b, Quad c) { return fma(a, b, spread(0.0) - c); }
+inline Quad fnma(Quad a, Quad b, Quad c) {
+    return {{fnma(a.half[0], b.half[0], c.half[0]), fnma(a.half[1], b.half[1], c.half[1])}};
 }
 
 }  // namespace linear_treeshap::LTS_ISA

@@ -13,9 +13,13 @@ from .program import Program
 from .sets import Kind, SetEngine, pair_terms, terms_of
 from .threads import n_threads
 
-__all__ = ["ValueEngine"]
+__all__ = ["FEW_ROWS", "ValueEngine"]
 
 Float64 = npt.NDArray[np.float64]
+
+#: Calls of no more rows may be added up in another order than larger ones, see core/values/value_engine.cpp:
+#: their values are the same to rounding then, not to the last bit.
+FEW_ROWS = 5
 
 
 class ValueEngine:

@@ -14,10 +14,12 @@ from typing import Any, TypedDict
 import numpy as np
 
 from ..engines.sets import Kind
+from ..engines.values import FEW_ROWS
 from ..errors import InputError
 from ..explainer import TreeExplainer
 from ..results.axes import names_of
 from ..results.interactions import in_order, set_names
+from .arrow import require_arrow
 from .columns import ModelColumns
 from .layout import Layout, Output
 
@@ -127,7 +129,13 @@ class BatchExplainer:
 
     def __call__(self, table: Any, first_row: int = 0) -> Any:
         """The values of the rows of an Arrow table, the first of which has this number."""
-        return self.of_rows(self.columns.rows(table) if table.num_rows else None, table, first_row)
+        n_rows = table.num_rows
+        if 0 < n_rows <= FEW_ROWS:  # they have the bits that they have among many, however rows are cut
+            times = FEW_ROWS // n_rows + 1
+            several = require_arrow().concat_tables([table] * times)
+            found = self.of_rows(self.columns.rows(several), several, first_row)
+            return found.slice(0, found.num_rows // times)
+        return self.of_rows(self.columns.rows(table) if n_rows else None, table, first_row)
 
     def of_rows(self, rows: Any, table: Any, first_row: int = 0) -> Any:
         """The values of ``rows``, which are those of the table as the explainer takes them."""
