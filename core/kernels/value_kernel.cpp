@@ -215,10 +215,10 @@ class RowsInChunk {
             }
     }
 
-    void run_plainly() const {
+    void run_plainly(bool with_tables) const {
         for (std::size_t b = 0; b < n_blocks_; ++b)  // whose φ stay in the nearest cache
             for (const auto& tree : chunk_.trees)
-                if (!tree.is_lookup())
+                if (!tree.is_lookup() || !with_tables)
                     walk_plainly(program_, chunk_, tree,
                                  {rows_at_splits(tree, b), 0, rows_from(b, 1), phi_of(b), stride_of(b)}, work_);
     }
@@ -341,8 +341,10 @@ void explain(const Program& program, const Chunk& chunk, const RowsView& rows, W
     const bool plainly = way == Way::plainly;
     with_rows(program, rows, [&]<int kRows, class Number>() {
         RowsInChunk<kRows, Number> here(program, chunk, rows, work, plainly ? 1 : kWalkBlocks);
-        here.look_up(kept.tables);
-        plainly ? here.run_plainly() : here.run(kept.constants);
+        // Few rows walk trees whose table they would have to make.
+        const bool with_tables = !plainly || kept.tables != nullptr;
+        if (with_tables) here.look_up(kept.tables);
+        plainly ? here.run_plainly(with_tables) : here.run(kept.constants);
         here.add_to(values);
     });
 }

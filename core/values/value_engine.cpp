@@ -20,8 +20,8 @@ constexpr std::size_t kMaxTaskWork = 50'000'000;  // leaves · outputs · tiles 
 
 // So few rows are quickest one by one; of a large model, whose constants are not kept, a few more.
 constexpr std::size_t kMaxRowsByPoints = 4, kMaxRowsByPointsOfLarge = 5;
-// So few are walked with no constants where these are not kept: making them costs as much as walking the rows. The rows
-// of the call count, not those of a task: a row's bits must not depend on how a call is cut.
+// So few are walked with no constants, nor tables, where these are not kept: making them costs as much as walking the
+// rows. The rows of the call count, not those of a task: a row's bits must not depend on how a call is cut.
 constexpr std::size_t kMaxPlainRows = 256;
 // What a leaf costs then, in rows of a full block: one that is met by rows at all, and constants that are made again.
 constexpr std::size_t kRowsPerMeeting = 16, kRowsPerExpansion = 256;
@@ -32,7 +32,7 @@ bool is_small(std::size_t n_doubles) { return n_doubles * sizeof(double) <= kMax
 
 ValueEngine::ValueEngine(const Program& program, const Kernel& kernel) : program_(program), kernel_(kernel) {
     if (is_small(program_.table_size)) keep_tables();
-    const bool are_needed = !kernel_.is_narrow || program_.rules.touch_ends();
+    const bool are_needed = way_for(std::numeric_limits<std::size_t>::max()) == Way::with_constants;
     if (is_small(program_.expansion_size) && are_needed) keep_constants();
     task_rows_ = rows_per_task();
 }
@@ -57,18 +57,17 @@ void ValueEngine::keep_constants() {
             }
 }
 
+bool ValueEngine::is_large() const { return !is_small(program_.expansion_size) || !is_small(program_.table_size); }
+
 Way ValueEngine::way_for(std::size_t n_rows) const {
     if (program_.rules.touch_ends()) return Way::with_constants;  // which have all digits there
-    const bool is_large = !is_small(program_.expansion_size);
-    if (n_rows <= (is_large ? kMaxRowsByPointsOfLarge : kMaxRowsByPoints)) return Way::by_points;
-    return kernel_.is_narrow || (is_large && n_rows <= kMaxPlainRows) ? Way::plainly : Way::with_constants;
+    if (n_rows <= (is_large() ? kMaxRowsByPointsOfLarge : kMaxRowsByPoints)) return Way::by_points;
+    if (is_large() && n_rows <= kMaxPlainRows) return Way::plainly;
+    return kernel_.is_narrow && is_small(program_.table_size) ? Way::plainly : Way::with_constants;
 }
 
 // Must anything be made again for every run of rows?
-bool ValueEngine::makes_constants(Way way) const {
-    if (way == Way::by_points) return false;
-    return !is_small(program_.table_size) || (way == Way::with_constants && !is_small(program_.expansion_size));
-}
+bool ValueEngine::makes_constants(Way way) const { return way == Way::with_constants && is_large(); }
 
 std::size_t ValueEngine::rows_per_task() const {
     std::size_t bytes_per_row = 1, work_per_row = 1;

@@ -25,6 +25,7 @@ class ValueEngine {
   private:
     void keep_tables();
     void keep_constants();
+    bool is_large() const;
     Way way_for(std::size_t n_rows) const;
     bool makes_constants(Way way) const;
     std::size_t rows_per_task() const;

@@ -17,7 +17,7 @@ import numpy.typing as npt
 import pytest
 from engines import value_engine
 from few_rows import FEW_ROWS
-from strategies import chain, copies, random_ensemble, rows_as_read
+from strategies import chain, copies, random_ensemble, rows_as_read, symmetric_tree
 
 from linear_treeshap import _core, oracle
 from linear_treeshap.engines.values import ValueEngine
@@ -152,6 +152,24 @@ def test_few_rows_of_a_large_model_equal_the_definition(
     for others, differ in ((alone, True), (many, kernel == "avx512")):
         assert (others.tobytes() != found.tobytes()) == differ, "the model may be too small"
         np.testing.assert_allclose(found, others, rtol=0, atol=1e-13 * np.abs(many).max())
+
+
+@pytest.mark.parametrize("kernel", _core.kernels())
+def test_tables_too_large_to_keep_are_walked_by_few_rows_and_made_for_many(kernel: str) -> None:
+    """Trees of 128 outcomes each; all ways give what the definition says."""
+    rng = np.random.default_rng(5)
+    small, times = symmetric_tree(rng, 7, 7), 5_000
+    engine = value_engine(copies(small, times), kernel=kernel)
+    rows = rows_as_read(rng, small, 8)
+    expected = np.array([oracle.as_float(oracle.shapley_values(small, row, by="leaves")) for row in rows])
+    expected = times * expected.reshape(len(rows), small.n_features, 1)
+    n_times = PLAIN_ROWS // len(rows) + 1
+    for found in (
+        values(engine, rows[:1], n_jobs=1),
+        values(engine, rows, n_jobs=2),
+        values(engine, np.repeat(rows, n_times, axis=0), n_jobs=2)[::n_times],
+    ):
+        np.testing.assert_allclose(found, expected[: len(found)], rtol=0, atol=1e-12 * np.abs(expected).max())
 
 
 @pytest.mark.parametrize("kernel", _core.kernels())
