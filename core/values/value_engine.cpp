@@ -20,6 +20,7 @@ constexpr std::size_t kMaxTaskWork = 50'000'000;  // leaves · outputs · tiles 
 
 // So few rows are quickest one by one; of a large model, whose constants are not kept, a few more.
 constexpr std::size_t kMaxRowsByPoints = 4, kMaxRowsByPointsOfLarge = 5;
+static_assert(std::max(kMaxRowsByPoints, kMaxRowsByPointsOfLarge) == kFewRows);
 // So few are walked with no constants, nor tables, where these are not kept: making them costs as much as walking the
 // rows. The rows of the call count, not those of a task: a row's bits must not depend on how a call is cut.
 constexpr std::size_t kMaxPlainRows = 256;

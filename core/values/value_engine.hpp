@@ -2,6 +2,7 @@
 // trees that are one; where vectors are wide, the constants of all others, too.
 #pragma once
 
+#include <cstddef>
 #include <span>
 #include <vector>
 
@@ -9,6 +10,9 @@
 #include "run/parallel.hpp"
 
 namespace linear_treeshap {
+
+// Calls of no more rows may be added up in another order than larger ones.
+inline constexpr std::size_t kFewRows = 5;
 
 class ValueEngine {
   public:
