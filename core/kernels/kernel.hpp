@@ -30,8 +30,9 @@ struct Kernel {
     void (*tabulate)(const Program&, const Chunk&, const Tree&, double* out);
     // Adds the values that a chunk of trees gives to some rows to values[row][player][output].
     void (*explain)(const Program&, const Chunk&, const RowsView&, Way, const Kept&, Workspace&, double* values);
-    // Whether plain walks are quicker however many rows there are: narrow vectors compute sooner than they look up.
-    bool is_narrow;
+    // For which models plain walks are quicker however many rows there are (measured): narrow vectors compute sooner
+    // than they read constants from afar, and those of AVX2 sooner than they look up.
+    bool plain_for_large, plain_for_small;
 };
 
 // The kernels that this machine can run, the best first.

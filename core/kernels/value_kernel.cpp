@@ -354,7 +354,7 @@ void explain(const Program& program, const Chunk& chunk, const RowsView& rows, W
 #define LTS_STRING(x) #x
 #define LTS_NAME(x) LTS_STRING(x)
 extern const Kernel kernel;
-const Kernel kernel{LTS_NAME(LTS_ISA), expand, tabulate, explain, kLanes < 8};
+const Kernel kernel{LTS_NAME(LTS_ISA), expand, tabulate, explain, kLanes < 8, kLanes == 4};
 
 }  // namespace linear_treeshap::LTS_ISA
 LTS_END_ISA

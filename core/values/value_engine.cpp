@@ -64,7 +64,8 @@ Way ValueEngine::way_for(std::size_t n_rows) const {
     if (program_.rules.touch_ends()) return Way::with_constants;  // which have all digits there
     if (n_rows <= (is_large() ? kMaxRowsByPointsOfLarge : kMaxRowsByPoints)) return Way::by_points;
     if (is_large() && n_rows <= kMaxPlainRows) return Way::plainly;
-    return kernel_.is_narrow && is_small(program_.table_size) ? Way::plainly : Way::with_constants;
+    if (!is_small(program_.table_size)) return Way::with_constants;  // and tables, made for as many rows
+    return (is_large() ? kernel_.plain_for_large : kernel_.plain_for_small) ? Way::plainly : Way::with_constants;
 }
 
 // Must anything be made again for every run of rows?

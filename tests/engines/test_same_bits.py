@@ -45,8 +45,7 @@ MODELS: dict[str, Callable[[np.random.Generator], TreeEnsemble]] = {
         random_ensemble(rng, n_features=40, n_trees=20, max_depth=25, max_leaves=900), 8
     ),
 }
-#: Calls of no more rows than this walk a large model without constants; where vectors are narrow, all do,
-#: whatever the model.
+#: Calls of no more rows than this walk a large model without constants; where vectors are narrow, all do.
 PLAIN_ROWS = 256
 
 
