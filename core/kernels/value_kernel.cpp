@@ -277,15 +277,16 @@ class RowsInChunk {
         find_states(tree, satisfied, n_blocks, states_ + tree.treelets.size() * kBlockRows * first);
     }
 
+    const double* made_for(const Tree& tree, const PointTile& tile, double* out) const {
+        expand_tile(program_, chunk_, tree, tile, out);
+        return out;
+    }
     void walk_all(const Tree& tree, const double* kept) const {
         for (std::size_t first = 0; first < n_blocks_; first += walk_blocks_) find_conditions(tree, first);
         for_each_tile(tree, chunk_.n_outputs, [&](const PointTile& tile) {
-            const double* constants = kept + tile.begin;
-            if (kept == nullptr) {
-                double* const made = work_.expansion.reserve(chunk_.max_expansion);
-                expand_tile(program_, chunk_, tree, tile, made);
-                constants = made;
-            }
+            const double* const constants = kept != nullptr
+                                                ? kept + tile.begin
+                                                : made_for(tree, tile, work_.expansion.reserve(chunk_.max_expansion));
             for (std::size_t first = 0; first < n_blocks_; first += walk_blocks_)
                 walk(chunk_, tree, tile, constants, rows_at(tree, first), rows_from(first, walk_blocks_), stack_);
         });
