@@ -115,15 +115,15 @@ std::vector<std::size_t> ValueEngine::cuts(std::size_t n_rows, int n_threads, bo
 }
 
 template <class Value>
-void ValueEngine::explain(const RowsView& rows, std::span<Value> values, int n_threads,
-                          const Control::Poll& poll) const {
+void ValueEngine::explain(const RowsView& rows, std::span<Value> values, int n_threads, const Control::Poll& poll,
+                          bool among_many) const {
     const std::size_t row_values =
         static_cast<std::size_t>(program_.n_players) * static_cast<std::size_t>(program_.n_outputs);
     if (rows.n_rows == 0 || program_.chunks.empty()) {
         std::fill(values.begin(), values.end(), Value(0));
         return;
     }
-    const Way way = way_for(rows.n_rows);
+    const Way way = way_for(among_many ? std::max(rows.n_rows, kFewRows + 1) : rows.n_rows);
     const bool is_expanding = makes_constants(way);
     const std::size_t rows_worth = rows.n_rows + (is_expanding                 ? kRowsPerExpansion
                                                   : way == Way::with_constants ? 0
@@ -143,7 +143,7 @@ void ValueEngine::explain(const RowsView& rows, std::span<Value> values, int n_t
                       });
 }
 
-template void ValueEngine::explain(const RowsView&, std::span<double>, int, const Control::Poll&) const;
-template void ValueEngine::explain(const RowsView&, std::span<float>, int, const Control::Poll&) const;
+template void ValueEngine::explain(const RowsView&, std::span<double>, int, const Control::Poll&, bool) const;
+template void ValueEngine::explain(const RowsView&, std::span<float>, int, const Control::Poll&, bool) const;
 
 }  // namespace linear_treeshap

@@ -20,9 +20,11 @@ class ValueEngine {
     ValueEngine(const Program& program, const Kernel& kernel);
     ValueEngine(const ValueEngine&) = delete;
 
-    // Writes values[row][player][output] of all rows.
+    // Writes values[row][player][output] of all rows; if they are few, with the bits that they have among many, if that
+    // is asked for.
     template <class Value>
-    void explain(const RowsView& rows, std::span<Value> values, int n_threads, const Control::Poll& poll) const;
+    void explain(const RowsView& rows, std::span<Value> values, int n_threads, const Control::Poll& poll,
+                 bool among_many = false) const;
 
     const Program& program() const { return program_; }
 

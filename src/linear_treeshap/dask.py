@@ -9,6 +9,7 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
+from .engines.values import as_among_many
 from .errors import InputError, MissingDependencyError, how_to_install
 from .explainer import TreeExplainer
 from .importance import importance_of, interactions_of
@@ -170,7 +171,8 @@ def _explain_array(rows: Any, explainer: TreeExplainer, options: Options) -> Any
 def _explain_block(
     block: Any, explainer: TreeExplainer, chosen: int | None, dtype: Any, check: bool | float
 ) -> Any:
-    values = explainer.shap_values(block, dtype=dtype, check_additivity=check)
+    with as_among_many():
+        values = explainer.shap_values(block, dtype=dtype, check_additivity=check)
     return values if chosen is None else values[..., chosen]
 
 

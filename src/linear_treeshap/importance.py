@@ -12,6 +12,7 @@ import numpy as np
 import numpy.typing as npt
 
 from .engines.sets import Kind
+from .engines.values import as_among_many
 from .errors import InputError
 from .explainer import AskedSets, TreeExplainer
 from .results.axes import names_of
@@ -171,12 +172,13 @@ def importance_of(
     sums = _Segments(shape)
     for rows, labels in batches:
         first = 0
-        for values in explainer.iter_values(rows, n_jobs=n_jobs, check_additivity=check_additivity):
-            for some, of_segment in sums.parts(labels, first, len(values)):
-                chosen = values if some is None else values[some]
-                of_segment.n_rows += len(chosen)
-                of_segment.total.add(chosen, of_segment.absolute)
-            first += len(values)
+        with as_among_many():
+            for values in explainer.iter_values(rows, n_jobs=n_jobs, check_additivity=check_additivity):
+                for some, of_segment in sums.parts(labels, first, len(values)):
+                    chosen = values if some is None else values[some]
+                    of_segment.n_rows += len(chosen)
+                    of_segment.total.add(chosen, of_segment.absolute)
+                first += len(values)
     names = tuple(explainer.players.names)
     outputs = names_of(explainer.output_names, "Output", shape[1])
     return {

@@ -2,6 +2,9 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterator
+from contextlib import contextmanager
+from contextvars import ContextVar
 from typing import Any
 
 import numpy as np
@@ -13,13 +16,25 @@ from .program import Program
 from .sets import Kind, SetEngine, pair_terms, terms_of
 from .threads import n_threads
 
-__all__ = ["FEW_ROWS", "ValueEngine"]
+__all__ = ["FEW_ROWS", "ValueEngine", "as_among_many"]
 
 Float64 = npt.NDArray[np.float64]
 
 #: Calls of no more rows may be added up in another order than larger ones, see core/values/value_engine.cpp:
 #: their values are the same to rounding then, not to the last bit.
 FEW_ROWS = 5
+
+_AMONG_MANY = ContextVar("_AMONG_MANY", default=False)
+
+
+@contextmanager
+def as_among_many() -> Iterator[None]:
+    """Few rows have the bits here that they have among many: batches, say, whose cuts should mean nothing."""
+    token = _AMONG_MANY.set(True)
+    try:
+        yield
+    finally:
+        _AMONG_MANY.reset(token)
 
 
 class ValueEngine:
@@ -43,7 +58,13 @@ class ValueEngine:
     ) -> None:
         """Write the values of ``rows`` to ``out``, (n_rows, n_players, n_outputs)."""
         with self._walked.rescaled(out) as found:
-            self._native.explain(rows, found, n_threads=n_threads(n_jobs), progress=progress)
+            self._native.explain(
+                rows,
+                found,
+                n_threads=n_threads(n_jobs),
+                progress=progress,
+                among_many=_AMONG_MANY.get(),
+            )
 
     def pairs(self, rows: Values, out: Values, *, n_jobs: int | None = None, progress: Told = None) -> None:
         """Write (n_rows, n_players, n_players, n_outputs), pairs split in half."""

@@ -14,12 +14,11 @@ from typing import Any, TypedDict
 import numpy as np
 
 from ..engines.sets import Kind
-from ..engines.values import FEW_ROWS
+from ..engines.values import as_among_many
 from ..errors import InputError
 from ..explainer import TreeExplainer
 from ..results.axes import names_of
 from ..results.interactions import in_order, set_names
-from .arrow import require_arrow
 from .columns import ModelColumns
 from .layout import Layout, Output
 
@@ -129,13 +128,7 @@ class BatchExplainer:
 
     def __call__(self, table: Any, first_row: int = 0) -> Any:
         """The values of the rows of an Arrow table, the first of which has this number."""
-        n_rows = table.num_rows
-        if 0 < n_rows <= FEW_ROWS:  # they have the bits that they have among many, however rows are cut
-            times = FEW_ROWS // n_rows + 1
-            several = require_arrow().concat_tables([table] * times)
-            found = self.of_rows(self.columns.rows(several), several, first_row)
-            return found.slice(0, found.num_rows // times)
-        return self.of_rows(self.columns.rows(table) if n_rows else None, table, first_row)
+        return self.of_rows(self.columns.rows(table) if table.num_rows else None, table, first_row)
 
     def of_rows(self, rows: Any, table: Any, first_row: int = 0) -> Any:
         """The values of ``rows``, which are those of the table as the explainer takes them."""
@@ -150,7 +143,8 @@ class BatchExplainer:
     def _values(self, rows: Any, y: Any) -> tuple[Any, Any]:
         """(n_rows, n_items, n_outputs) in the order of the layout's names, and (n_rows, n_outputs)."""
         if self._order is None:
-            found = self.explainer(rows, y, check_additivity=self._check_additivity)
+            with as_among_many():
+                found = self.explainer(rows, y, check_additivity=self._check_additivity)
             if found.feature_names != tuple(self.layout.names):
                 raise InputError(
                     f"The pipeline gave the columns {', '.join(found.feature_names[:10])}, where it had said "
