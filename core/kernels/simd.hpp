@@ -6,8 +6,7 @@
 //
 //   kLanes                           doubles in a vector: 8, 4 or 2
 //   Vec                              load(from), store(to, a), broadcast(x), a + b, a - b, a * b, a / b
-//   fma(a, b, c)                     a·b + c, of Vec, Quad and double alike: rounded once if the machine can, and
-//                                    never by some of the three only; fnma(a, b, c) is c - a·b, of Vec
+//   fma(a, b, c)                     a·b + c, rounded once if the machine can; fnma(a, b, c) is c - a·b
 //   Mask                             mask_of(bits): one of the lowest kLanes bits for each lane
 //   select(mask, yes, no)            where(mask, yes): 0.0 in the other lanes; add_where(mask, a, b): b only there
 //   Square, transpose(square)        kLanes vectors, turned round
@@ -27,7 +26,8 @@
 //   keep(words, whole, others, to)   to[r] = words[r] if bit r of `whole` is set, else words[r] & others; returns the
 //                                    bits of the rows that have something left
 //   Quad                             four doubles on every machine, which is what one row computes with:
-//                                    load_quad(from), store_quad(to, a), spread(x), and arithmetic as of Vec
+//                                    load_quad(from), store_quad(to, a), spread(x), arithmetic as of Vec, and
+//                                    fms(a, b, c), which is a·b - c
 #pragma once
 
 #if defined(LTS_AVX512)

@@ -26,7 +26,7 @@ struct Workspace {
     Buffer<double> expansion;                    // constants of the tree at hand
     Buffer<double> values;                       // of a task, before they are written where they belong
     Buffer<std::uint64_t> satisfied;             // [walk][edge][block of the walk] a bit per row
-    Buffer<std::uint8_t> states;                 // [walk][treelet][row of the walk]; of one row, what it satisfies
+    Buffer<std::uint8_t> states;                 // [walk][treelet][row of the walk]; of one row, edges it takes
     Buffer<double> background_x;                 // as x and satisfied, of background rows
     Buffer<std::uint64_t> background_satisfied;  //
 };

@@ -31,7 +31,8 @@ bool is_small(std::size_t n_doubles) { return n_doubles * sizeof(double) <= kMax
 
 }  // namespace
 
-ValueEngine::ValueEngine(const Program& program, const Kernel& kernel) : program_(program), kernel_(kernel) {
+ValueEngine::ValueEngine(const Program& program, const Kernel& kernel)
+    : program_(program), kernel_(kernel), touches_ends_(program.rules.touch_ends()) {
     if (is_small(program_.table_size)) keep_tables();
     const bool are_needed = way_for(std::numeric_limits<std::size_t>::max()) == Way::with_constants;
     if (is_small(program_.expansion_size) && are_needed) keep_constants();
@@ -61,7 +62,7 @@ void ValueEngine::keep_constants() {
 bool ValueEngine::is_large() const { return !is_small(program_.expansion_size) || !is_small(program_.table_size); }
 
 Way ValueEngine::way_for(std::size_t n_rows) const {
-    if (program_.rules.touch_ends()) return Way::with_constants;  // which have all digits there
+    if (touches_ends_) return Way::with_constants;  // which have all digits there
     if (n_rows <= (is_large() ? kMaxRowsByPointsOfLarge : kMaxRowsByPoints)) return Way::by_points;
     if (is_large() && n_rows <= kMaxPlainRows) return Way::plainly;
     if (!is_small(program_.table_size)) return Way::with_constants;  // and tables, made for as many rows

@@ -39,6 +39,7 @@ class ValueEngine {
 
     const Program& program_;
     const Kernel& kernel_;
+    const bool touches_ends_;  // do points of its rules?
     Buffer<double> tables_, constants_;
     std::size_t task_rows_;
 };

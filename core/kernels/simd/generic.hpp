@@ -41,12 +41,10 @@ inline Vec add_where(Mask m, Vec a, Vec b) { return a + where(m, b); }
 #if defined(__aarch64__)  // always has fused operations, and one that selects
 inline Vec fma(Vec a, Vec b, Vec c) { return {vfmaq_f64(c.v, a.v, b.v)}; }
 inline Vec fnma(Vec a, Vec b, Vec c) { return {vfmsq_f64(c.v, a.v, b.v)}; }
-inline double fma(double a, double b, double c) { return __builtin_fma(a, b, c); }
 inline Vec select(Mask m, Vec yes, Vec no) { return {vbslq_f64((uint64x2_t)m.m, yes.v, no.v)}; }
 #else
 inline Vec fma(Vec a, Vec b, Vec c) { return {a.v * b.v + c.v}; }
 inline Vec fnma(Vec a, Vec b, Vec c) { return {c.v - a.v * b.v}; }
-inline double fma(double a, double b, double c) { return a * b + c; }
 inline Vec select(Mask m, Vec yes, Vec no) {
     return {(DoubleVector)(((IntVector)yes.v & m.m) | ((IntVector)no.v & ~m.m))};
 }
