@@ -1,11 +1,13 @@
 """Importing costs little, whether a model has many small trees or a few large ones.
 
-At most a second per million nodes, compiling included, on top of what the library needs to hand its model
-over; and at its peak at most three times the memory of the arrays that are kept.
+In at most the time that ten objects of Python per node would take, compiling included, on top of what the
+library needs to hand its model over; and at its peak at most three times the memory of the arrays that are
+kept.
 """
 
 from __future__ import annotations
 
+import gc
 import json
 import subprocess
 import sys
@@ -74,47 +76,65 @@ def hand_over_sklearn(model: Any) -> None:
                 getattr(estimator.tree_, name)
 
 
-def seconds(run: Callable[[], object], enough: float = 0.0) -> float:
-    """Processor time, the best of five, because others use the machine too, or the first that is enough."""
+def make_an_object_per_node(n_nodes: int) -> list[dict[str, float]]:
+    return [{"left": node, "right": node + 1, "value": 0.5 * node} for node in range(n_nodes)]
+
+
+def seconds(run: Callable[[], object]) -> float:
+    """Processor time, the best of three, without whatever other tests left behind for Python to collect."""
     best = float("inf")
-    for _ in range(5):
-        start = time.process_time()
-        run()
-        best = min(best, time.process_time() - start)
-        if best <= enough:
-            break
+    gc.disable()
+    try:
+        for _ in range(3):
+            start = time.process_time()
+            run()
+            best = min(best, time.process_time() - start)
+    finally:
+        gc.enable()
     return best
 
 
-def assert_quick(model: Any, hand_over: Callable[[], object] = lambda: None) -> None:
-    """A tenth to a half of a second per million nodes on an idle machine; three are let pass on a busy one.
+def nothing() -> None:
+    """What a file needs in order to hand its model over."""
 
-    Python objects per node or per tree would take from four seconds to fifty.
+
+def assert_quick(run: Callable[[], object], n_nodes: int, hand_over: Callable[[], object] = nothing) -> None:
+    """In as little time as this machine, busy as it is, needs for ten objects of Python per node.
+
+    That is a second and a half per million nodes where a model is read in a tenth to a half of one. Work in
+    Python for each node or each tree would take from four seconds to fifty. Measured again before it is
+    believed, because neighbours come and go; and because handing over may take many times as long, it is
+    known to a quarter only.
     """
-    n_nodes = import_model(model).n_nodes
-    own = seconds(lambda: import_model(model), enough=3e-6 * n_nodes)
-    if own > 3e-6 * n_nodes:
-        own -= seconds(hand_over)
-    assert own <= 3e-6 * n_nodes, f"{own / n_nodes * 1e6:.2f} s per million nodes ({n_nodes} nodes)"
+    for _ in range(3):
+        own = seconds(run) - 1.25 * seconds(hand_over)
+        objects = own / seconds(lambda: make_an_object_per_node(n_nodes))
+        if objects <= 10:
+            return
+    pytest.fail(f"as long as {objects:.1f} objects of Python per node ({own:.3f} s, {n_nodes} nodes)")
+
+
+def assert_read_quickly(model: Any, hand_over: Callable[[], object] = nothing) -> None:
+    assert_quick(lambda: import_model(model), import_model(model).n_nodes, hand_over)
 
 
 @shapes
 def test_a_booster_of_xgboost_is_read_quickly(depth: int) -> None:
     model = xgboost_model(depth)
-    assert_quick(model, lambda: model.save_raw("ubj"))
+    assert_read_quickly(model, lambda: model.save_raw("ubj"))
 
 
 @shapes
 def test_a_booster_of_lightgbm_is_read_quickly(depth: int) -> None:
     model = lightgbm_model(depth)
-    assert_quick(model, model.model_to_string)
+    assert_read_quickly(model, model.model_to_string)
 
 
 @shapes
 def test_a_file_of_catboost_is_read_quickly(depth: int, tmp_path: Path) -> None:
     path = tmp_path / "model.cbm"
     catboost_model(depth).save_model(str(path))
-    assert_quick(path)
+    assert_read_quickly(path)
 
 
 SKLEARN = ["ExtraTreesRegressor", "GradientBoostingRegressor", "HistGradientBoostingRegressor"]
@@ -124,7 +144,7 @@ SKLEARN = ["ExtraTreesRegressor", "GradientBoostingRegressor", "HistGradientBoos
 @pytest.mark.parametrize("name", SKLEARN)
 def test_a_model_of_sklearn_is_read_quickly(name: str, depth: int) -> None:
     model = sklearn_model(name, depth)
-    assert_quick(model, lambda: hand_over_sklearn(model))
+    assert_read_quickly(model, lambda: hand_over_sklearn(model))
 
 
 @pytest.mark.parametrize("depth", [1, 12])
@@ -180,14 +200,13 @@ def large_file(tmp_path_factory: pytest.TempPathFactory) -> Callable[[str, int],
 @shapes
 @pytest.mark.parametrize("form", ["ubj", "json", "txt"])
 def test_a_file_is_read_quickly(form: str, depth: int, large_file: Any) -> None:
-    assert_quick(large_file(form, depth)[1])
+    assert_read_quickly(large_file(form, depth)[1])
 
 
 @shapes
 def test_what_was_read_is_compiled_quickly(depth: int, large_file: Any) -> None:
     ensemble = import_model(large_file("ubj", depth)[1])
-    limit = 3e-6 * ensemble.n_nodes  # as above
-    assert seconds(lambda: value_engine(ensemble), enough=limit) <= limit
+    assert_quick(lambda: value_engine(ensemble), ensemble.n_nodes)
 
 
 @pytest.mark.skipif(sys.platform != "linux", reason="peaks of memory are read from /proc")
