@@ -62,42 +62,64 @@ LTS_INLINE std::array<Vec, K> broadcast_all(const std::array<double, K>& numbers
     return out;
 }
 
+// Blocks of rows that walk together: the more, the less it matters what a step costs by itself; but what is kept of
+// them should stay in a near cache.
+inline constexpr int kPlainBlocks = 2;
+
 // Where a walk takes its rows from, and puts what it finds.
 struct PlainRows {
-    const SplitRows* splits;  // of the tree
-    int first, n_rows;        // of the block
-    double* phi;              // [player][output][row of the block]
-    std::size_t stride;       // of outputs, in doubles
+    const SplitRows* splits;  // [split of the tree][block]
+    int n_blocks;
+    int first, n_rows;   // of these blocks
+    double* phi;         // [player][output][row of these blocks]
+    std::size_t stride;  // of outputs, in doubles
+
+    const SplitRows* at_split(std::int32_t split) const { return splits + at(split) * at(n_blocks); }
 };
 
-// A byte for each row of a block: which of some splits send it left.
+// A byte for each row: what it does at some splits.
 class BlockStates {
   public:
-    void add(std::uint64_t rows, std::uint8_t bit) { bytes_.add(rows, bit); }
-    void finish() { bytes_.store(state_.data()); }
-    const std::uint8_t* at_vector(int first, int v) const { return state_.data() + first + v * kLanes; }
+    // Bit i: does the i-th split send it left? A leaf is none.
+    template <std::size_t n>
+    LTS_INLINE BlockStates(const PlainRows& rows, const std::array<std::int32_t, n>& splits) : first_(rows.first) {
+        for (int b = 0; b < rows.n_blocks; ++b) {
+            Bytes bytes;
+            for (std::size_t i = 0; i < n; ++i)
+                if (splits[i] >= 0) bytes.add(rows.at_split(splits[i])[b].left, static_cast<std::uint8_t>(1 << i));
+            bytes.store(state_.data() + b * kBlockRows);
+        }
+    }
+    // Which outcome it has at the split of a repeated player.
+    LTS_INLINE BlockStates(const PlainRows& rows, std::int32_t split) : first_(rows.first) {
+        for (int b = 0; b < rows.n_blocks; ++b) {
+            Bytes bytes;
+            bytes.add(rows.at_split(split)[b].left, kStateBit[0]);
+            bytes.add(rows.at_split(split)[b].satisfied, kStateBit[1]);
+            bytes.store(state_.data() + b * kBlockRows);
+        }
+    }
+    const std::uint8_t* at_vector(int v) const { return state_.data() + first_ + v * kLanes; }
 
   private:
-    Bytes bytes_;
-    alignas(64) std::array<std::uint8_t, kBlockRows> state_;
+    int first_;
+    alignas(64) std::array<std::uint8_t, kPlainBlocks * kBlockRows> state_;
 };
 
 // A split of a new player, as the rows meet it.
 template <int K>
 class MetNew {
   public:
-    LTS_INLINE MetNew(const PlainPoints<K>& points, const Split& split, const SplitRows& rows)
+    LTS_INLINE MetNew(const PlainPoints<K>& points, const Split& split, std::int32_t number, const PlainRows& rows)
         : t_(broadcast_all(points.t)),
           delta_(-split.ratio[0], split.ratio[1]),
-          ratio_{broadcast(split.ratio[0]), broadcast(split.ratio[1])} {
-        states_.add(rows.left, 1);
-        states_.finish();
-    }
+          ratio_{broadcast(split.ratio[0]), broadcast(split.ratio[1])},
+          states_(rows, std::array{number}) {}
 
     class Here {  // some rows
       public:
-        LTS_INLINE Here(const MetNew& met, int first, int v)
-            : met_(met), delta_(met.delta_[answers_of<1>(met.states_.at_vector(first, v))]) {}
+        LTS_INLINE Here(const MetNew& met, int v)
+            : met_(met), delta_(met.delta_[answers_of<1>(met.states_.at_vector(v))]) {}
         LTS_INLINE Vec delta() const { return delta_; }
         // The factor of an edge.
         template <int kSide>
@@ -128,30 +150,28 @@ using Outcomes = std::array<double, 4>;
 template <int K>
 class MetAgain {
   public:
-    LTS_INLINE MetAgain(const PlainPoints<K>& points, const Split& split, const SplitRows& rows) {
+    LTS_INLINE MetAgain(const PlainPoints<K>& points, const Split& split, std::int32_t number, const PlainRows& rows)
+        : states_(rows, number) {
         const double left = split.ratio[0], right = split.ratio[1], c = split.absent_above;
         delta_ = {0.0, 0.0, -left, right};
         for (std::size_t k = 0; k < K; ++k) {
             const double per_u = 1.0 / (points.t[k] + points.absent[k] * c);
             const double tau = points.t[k] * per_u, rest = points.absent[k] * c * per_u;
-            over_[0][k] = {left, left, left * rest, tau + left * rest};
-            over_[1][k] = {right, right, tau + right * rest, right * rest};
+            over[0][k] = {left, left, left * rest, tau + left * rest};
+            over[1][k] = {right, right, tau + right * rest, right * rest};
             kappa_[k] = c * per_u * per_u;
         }
-        states_.add(rows.left, kStateBit[0]);
-        states_.add(rows.satisfied, kStateBit[1]);
-        states_.finish();
     }
 
     class Here {
       public:
-        LTS_INLINE Here(const MetAgain& met, int first, int v)
-            : met_(met), index_(index_of(met.states_.at_vector(first, v))) {}
+        LTS_INLINE Here(const MetAgain& met, int v) : met_(met), index_(index_of(met.states_.at_vector(v))) {}
         LTS_INLINE Vec delta() const { return Table<4>(met_.delta_.data())[index_]; }
         template <int kSide>
         LTS_INLINE Vec over(int k) const {
-            return Table<4>(met_.over_[kSide][at(k)].data())[index_];
+            return among(met_.over[kSide][at(k)]);
         }
+        LTS_INLINE Vec among(const Outcomes& outcomes) const { return Table<4>(outcomes.data())[index_]; }
 
       private:
         const MetAgain& met_;
@@ -159,9 +179,10 @@ class MetAgain {
     };
     LTS_INLINE Vec by_kappa(Vec x, int k) const { return x * broadcast(kappa_[at(k)]); }
 
+    alignas(32) std::array<Outcomes, K> over[2];  // the factors of both edges
+
   private:
     alignas(32) Outcomes delta_;
-    alignas(32) std::array<Outcomes, K> over_[2];
     std::array<double, K> kappa_;
     BlockStates states_;
 };
@@ -235,11 +256,15 @@ class PlainWalk {
     double* phi_of(const Split& split, int output) const {
         return rows_.phi + at(split.player * n_outputs_ + output) * rows_.stride + at(rows_.first);
     }
-    const SplitRows& rows_at(std::int32_t split) const { return rows_.splits[split]; }
     const Split& split_at(std::int32_t level) const { return tree_.splits[at(path_[level])]; }
     Step step_at(std::int32_t level) const {
         const bool is_right = level > 0 && split_at(level - 1).child[1] == path_[level];
         return {path_[level], level, is_right ? 1 : 0};
+    }
+
+    // A leaf passes for its own children.
+    LTS_INLINE std::int32_t child_of(std::int32_t child, int side) const {
+        return child < 0 ? child : tree_.splits[at(child)].child[side];
     }
 
     LTS_INLINE void descend(const Step& step, const Split& split) const {
@@ -254,11 +279,11 @@ class PlainWalk {
     // C, over the edges to children that are splits.
     template <class Met, bool kLeft, bool kRight>
     [[gnu::noinline]] void carry(const Step& step, const Split& split) const {
-        const Met met(p_, split, rows_at(step.split));
+        const Met met(p_, split, step.split, rows_);
         const double* const c = c_of(step);
         double *const left = c_at(step.level, 0), *const right = c_at(step.level, 1);
         for (int v = 0; v < n_vectors_; ++v) {
-            const typename Met::Here here(met, rows_.first, v);
+            const typename Met::Here here(met, v);
             for (int k = 0; k < K; ++k) {
                 const Vec above = load(c + place(v, k));
                 if constexpr (kLeft) store(left + place(v, k), above * here.template over<0>(k));
@@ -279,14 +304,14 @@ class PlainWalk {
 
     template <class Met, bool kLeftLeaf, bool kRightLeaf>
     [[gnu::noinline]] void collect(const Step& step, const Split& split, int output) const {
-        const Met met(p_, split, rows_at(step.split));
+        const Met met(p_, split, step.split, rows_);
         const Vec leaf_left = broadcast(kLeftLeaf ? value_of(split.child[0], output) : 0.0);
         const Vec leaf_right = broadcast(kRightLeaf ? value_of(split.child[1], output) : 0.0);
         const double *const c = c_of(step), *const g_left = g_at(step.level, 0, output),
                             *const g_right = g_at(step.level, 1, output);
         double *const g = g_of(step, output), *const phi = phi_of(split, output);
         for (int v = 0; v < n_vectors_; ++v) {
-            const typename Met::Here here(met, rows_.first, v);
+            const typename Met::Here here(met, v);
             Vec sum = broadcast(0.0);
             for (int k = 0; k < K; ++k) {
                 const Vec left = kLeftLeaf ? leaf_left : load(g_left + place(v, k));
@@ -304,26 +329,42 @@ class PlainWalk {
     LTS_INLINE void bottom(const Step& step, const Split& split, int output) const {
         if (split.below == Below::three) return three(step, split, output);
         if (split.below == Below::two) return two(step, split, output);
-        split.above >= 0 ? pair<MetAgain<K>>(step, split, output) : pair<MetNew<K>>(step, split, output);
+        split.above >= 0 ? leaves_again(step, split, output) : leaves(step, output);
     }
 
     // Two leaves.
-    template <class Met>
-    [[gnu::noinline]] void pair(const Step& step, const Split& split, int output) const {
-        const Met met(p_, split, rows_at(step.split));
-        const double value[2] = {value_of(split.child[0], output), value_of(split.child[1], output)};
-        const Vec left = broadcast(value[0]), right = broadcast(value[1]), apart = broadcast(value[0] - value[1]);
+    [[gnu::noinline]] void leaves(const Step& step, int output) const {
+        const BlockStates states(rows_, std::array{step.split});
+        const Tip<0> tip(*this, step.split, output, nullptr);
+        const double* const c = c_of(step);
+        double* const g = g_of(step, output);
+        const auto t = broadcast_all(p_.t);
+        const Vec mean = broadcast(tip.mean);
+        for (int v = 0; v < n_vectors_; ++v) {
+            Vec sum = load(c + place(v, 0));
+            for (int k = 1; k < K; ++k) sum = sum + load(c + place(v, k));
+            const Vec slope = tip.slope[answers_of<1>(states.at_vector(v))];
+            add(tip.phi, v, slope, sum);
+            for (int k = 0; k < K; ++k) store(g + place(v, k), fma(slope, t[at(k)], mean));
+        }
+    }
+
+    // Two leaves of a repeated player.
+    [[gnu::noinline]] void leaves_again(const Step& step, const Split& split, int output) const {
+        const MetAgain<K> met(p_, split, step.split, rows_);
+        const double left = value_of(split.child[0], output), right = value_of(split.child[1], output);
+        alignas(32) std::array<Outcomes, K> value;
+        for (std::size_t k = 0; k < K; ++k)
+            for (std::size_t o = 0; o < 4; ++o) value[k][o] = met.over[0][k][o] * left + met.over[1][k][o] * right;
+        const Vec apart = broadcast(left - right);
         const double* const c = c_of(step);
         double *const g = g_of(step, output), *const phi = phi_of(split, output);
         for (int v = 0; v < n_vectors_; ++v) {
-            const typename Met::Here here(met, rows_.first, v);
-            Vec sum = broadcast(0.0);
-            for (int k = 0; k < K; ++k) {
-                const Vec weight = met.by_kappa(load(c + place(v, k)), k);
-                sum = k == 0 ? weight : sum + weight;
-                store(g + place(v, k), fma(here.template over<0>(k), left, here.template over<1>(k) * right));
-            }
+            const typename MetAgain<K>::Here here(met, v);
+            Vec sum = met.by_kappa(load(c + place(v, 0)), 0);
+            for (int k = 1; k < K; ++k) sum = sum + met.by_kappa(load(c + place(v, k)), k);
             add(phi, v, here.delta() * apart, sum);
+            for (int k = 0; k < K; ++k) store(g + place(v, k), here.among(value[at(k)]));
         }
     }
 
@@ -335,7 +376,7 @@ class PlainWalk {
         double* phi;
         Either<kBit> slope;
 
-        LTS_INLINE Tip(const PlainWalk& walk, std::int32_t child, int output, double* anybody, BlockStates& states)
+        LTS_INLINE Tip(const PlainWalk& walk, std::int32_t child, int output, double* anybody)
             : phi(anybody), slope(0.0, 0.0) {
             if (child < 0) {
                 mean = walk.value_of(child, output);
@@ -346,7 +387,6 @@ class PlainWalk {
             mean = split.ratio[0] * left + split.ratio[1] * right;
             slope = Either<kBit>(-split.ratio[0] * (left - right), split.ratio[1] * (left - right));
             phi = walk.phi_of(split, output);
-            states.add(walk.rows_at(child).left, 1 << kBit);
         }
     };
 
@@ -360,11 +400,11 @@ class PlainWalk {
         Tip<kBit + 1> left;
         Tip<kBit + 2> right;
 
-        LTS_INLINE Twig(const PlainWalk& walk, std::int32_t child, int output, double* anybody, BlockStates& states)
+        LTS_INLINE Twig(const PlainWalk& walk, std::int32_t child, int output, double* anybody)
             : phi(anybody),
               delta(0.0, 0.0),
-              left(walk, child_of(walk, child, 0), output, anybody, states),
-              right(walk, child_of(walk, child, 1), output, anybody, states) {
+              left(walk, walk.child_of(child, 0), output, anybody),
+              right(walk, walk.child_of(child, 1), output, anybody) {
             if (child < 0) {
                 mean = left.mean;
                 return;
@@ -375,10 +415,6 @@ class PlainWalk {
             apart = broadcast(left.mean - right.mean);
             phi = walk.phi_of(split, output);
             delta = Either<kBit>(-split.ratio[0], split.ratio[1]);
-            states.add(walk.rows_at(child).left, 1 << kBit);
-        }
-        LTS_INLINE static std::int32_t child_of(const PlainWalk& walk, std::int32_t child, int side) {
-            return child < 0 ? child : walk.tree_.splits[at(child)].child[side];
         }
 
         // Gives three players their due, from Σ C and Σ t·C; returns slope and curve.
@@ -393,9 +429,8 @@ class PlainWalk {
     };
 
     [[gnu::noinline]] void two(const Step& step, const Split& split, int output) const {
-        BlockStates states;
-        const Twig<0> twig(*this, step.split, output, phi_of(split, output), states);
-        states.finish();
+        const BlockStates states(rows_, std::array{step.split, split.child[0], split.child[1]});
+        const Twig<0> twig(*this, step.split, output, phi_of(split, output));
         const double* const c = c_of(step);
         double* const g = g_of(step, output);
         const auto t = broadcast_all(p_.t);
@@ -407,18 +442,19 @@ class PlainWalk {
                 sum = sum + here;
                 sum_t = fma(here, t[at(k)], sum_t);
             }
-            const auto [slope, curve] = twig(answers_of<3>(states.at_vector(rows_.first, v)), v, sum, sum_t);
+            const auto [slope, curve] = twig(answers_of<3>(states.at_vector(v)), v, sum, sum_t);
             for (int k = 0; k < K; ++k) store(g + place(v, k), fma(t[at(k)], fma(t[at(k)], curve, slope), mean));
         }
     }
 
     [[gnu::noinline]] void three(const Step& step, const Split& split, int output) const {
         double* const phi = phi_of(split, output);
-        BlockStates states;
-        const Twig<1> left(*this, split.child[0], output, phi, states);
-        const Twig<4> right(*this, split.child[1], output, phi, states);
-        states.add(rows_at(step.split).left, 1);
-        states.finish();
+        const auto [left_child, right_child] = split.child;
+        const BlockStates states(
+            rows_, std::array{step.split, left_child, child_of(left_child, 0), child_of(left_child, 1), right_child,
+                              child_of(right_child, 0), child_of(right_child, 1)});
+        const Twig<1> left(*this, left_child, output, phi);
+        const Twig<4> right(*this, right_child, output, phi);
         const Either<0> delta(-split.ratio[0], split.ratio[1]);
         const Vec mean = broadcast(split.ratio[0] * left.mean + split.ratio[1] * right.mean);
         const Vec apart = broadcast(left.mean - right.mean);
@@ -435,7 +471,7 @@ class PlainWalk {
                 sum_t = fma(here, t[at(k)], sum_t);
                 sum_tt = fma(here, square[at(k)], sum_tt);
             }
-            const Answers at_vector = answers_of<7>(states.at_vector(rows_.first, v));
+            const Answers at_vector = answers_of<7>(states.at_vector(v));
             const Vec here = delta[at_vector];
             const auto [slope_left, curve_left] =
                 left(at_vector, v, fma(here, sum_t, w_left * sum), fma(here, sum_tt, w_left * sum_t));

@@ -75,17 +75,14 @@ void walk(const Chunk& chunk, const Tree& tree, const PointTile& tile, const dou
 
 // What is kept of all levels should stay in a cache. Rows that walk together, and the points at which they do, are as
 // many as leave it this small; trees of very many levels are walked at one point after the other.
-constexpr std::size_t kMaxPlainStack = std::size_t{1} << 16;
+constexpr std::size_t kMaxPlainStack = std::size_t{1} << 17;
 constexpr int kMaxPlainPoints = 8;
 
 // What rows do at a split, of which these go left, after those above it.
-LTS_INLINE void meet(const Tree& tree, std::size_t split, std::uint64_t left, SplitRows* splits) {
-    std::uint64_t satisfied = ~std::uint64_t{0};
-    if (const auto above = tree.splits[split].above; above >= 0) {
-        const SplitRows& there = splits[at(above / 2)];
-        satisfied = there.satisfied & (above % 2 == 0 ? there.left : ~there.left);
-    }
-    splits[split] = {left, satisfied};
+LTS_INLINE SplitRows meet(std::int32_t above, std::uint64_t left, const SplitRows* splits, std::size_t n_blocks) {
+    if (above < 0) return {left, ~std::uint64_t{0}};
+    const SplitRows& there = splits[at(above / 2) * n_blocks];
+    return {left, there.satisfied & (above % 2 == 0 ? there.left : ~there.left)};
 }
 
 void walk_plainly(const Program& program, const Chunk& chunk, const Tree& tree, const PlainRows& rows,
@@ -102,13 +99,13 @@ void walk_plainly(const Program& program, const Chunk& chunk, const Tree& tree, 
         const int first = tree.n_points * tile / n_tiles, n_points = tree.n_points * (tile + 1) / n_tiles - first;
         with_plain_points(n_points, [&]<int K>() {
             const PlainPoints<K> points(rule, first, n_points);
-            int at_once = kBlockRows;
+            int at_once = rows.n_blocks * kBlockRows;
             while (at_once > kLanes && size(K, at_once) > kMaxPlainStack) at_once /= 2;
             double* const stack = work.stack.reserve(size(K, at_once));
             for (int from = 0; from < rows.n_rows; from += at_once) {
                 const int n_rows = std::min(at_once, rows.n_rows - from);
-                PlainWalk<K>(tree, points, {rows.splits, from, n_rows, rows.phi, rows.stride}, chunk.values_of(tree, 0),
-                             chunk.n_outputs, stack, path)
+                PlainWalk<K>(tree, points, {rows.splits, rows.n_blocks, from, n_rows, rows.phi, rows.stride},
+                             chunk.values_of(tree, 0), chunk.n_outputs, stack, path)
                     .run();
             }
         });
@@ -216,11 +213,13 @@ class RowsInChunk {
     }
 
     void run_plainly(bool with_tables) const {
-        for (std::size_t b = 0; b < n_blocks_; ++b)  // whose φ stay in the nearest cache
+        for (std::size_t b = 0; b < n_blocks_; b += walk_blocks_)  // whose φ stay in a near cache
             for (const auto& tree : chunk_.trees)
                 if (!tree.is_lookup() || !with_tables)
                     walk_plainly(program_, chunk_, tree,
-                                 {rows_at_splits(tree, b), 0, rows_from(b, 1), phi_of(b), stride_of(b)}, work_);
+                                 {rows_at_splits(tree, b), static_cast<int>(blocks_from(b)), 0,
+                                  rows_from(b, walk_blocks_), phi_of(b), stride_of(b)},
+                                 work_);
     }
 
     void look_up(const double* tables) const {
@@ -295,8 +294,11 @@ class RowsInChunk {
     const SplitRows* rows_at_splits(const Tree& tree, std::size_t block) const {
         auto* const out = reinterpret_cast<SplitRows*>(satisfied_);
         const auto splits = tree.splits;
+        const std::size_t n_blocks = blocks_from(block);
         for (std::size_t i = 0; i < splits.size(); ++i)
-            meet(tree, i, goes_left<kRows>(program_, splits[i], x_of(block)), out);
+            for (std::size_t b = 0; b < n_blocks; ++b)
+                out[i * n_blocks + b] =
+                    meet(splits[i].above, goes_left<kRows>(program_, splits[i], x_of(block + b)), out + b, n_blocks);
         return out;
     }
 
@@ -341,7 +343,7 @@ void explain(const Program& program, const Chunk& chunk, const RowsView& rows, W
     if (way == Way::by_points) return explain_by_points(program, chunk, rows, kept.tables, work, values);
     const bool plainly = way == Way::plainly;
     with_rows(program, rows, [&]<int kRows, class Number>() {
-        RowsInChunk<kRows, Number> here(program, chunk, rows, work, plainly ? 1 : kWalkBlocks);
+        RowsInChunk<kRows, Number> here(program, chunk, rows, work, plainly ? kPlainBlocks : kWalkBlocks);
         // Few rows walk trees whose table they would have to make.
         const bool with_tables = !plainly || kept.tables != nullptr;
         if (with_tables) here.look_up(kept.tables);
