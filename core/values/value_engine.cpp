@@ -24,6 +24,8 @@ static_assert(std::max(kMaxRowsByPoints, kMaxRowsByPointsOfLarge) == kFewRows);
 // So few are walked with no constants, nor tables, where these are not kept: making them costs as much as walking the
 // rows. The rows of the call count, not those of a task: a row's bits must not depend on how a call is cut.
 constexpr std::size_t kMaxPlainRows = 256;
+// As many as there may be: what such a call does is done for fewer rows, too, that are to have its bits.
+constexpr std::size_t kManyRows = std::numeric_limits<std::size_t>::max();
 // What a leaf costs then, in rows of a full block: one that is met by rows at all, and constants that are made again.
 constexpr std::size_t kRowsPerMeeting = 16, kRowsPerExpansion = 256;
 
@@ -34,7 +36,7 @@ bool is_small(std::size_t n_doubles) { return n_doubles * sizeof(double) <= kMax
 ValueEngine::ValueEngine(const Program& program, const Kernel& kernel)
     : program_(program), kernel_(kernel), touches_ends_(program.rules.touch_ends()) {
     if (is_small(program_.table_size)) keep_tables();
-    const bool are_needed = way_for(std::numeric_limits<std::size_t>::max()) == Way::with_constants;
+    const bool are_needed = way_for(kManyRows) == Way::with_constants;
     if (is_small(program_.expansion_size) && are_needed) keep_constants();
     task_rows_ = rows_per_task();
 }
@@ -83,7 +85,7 @@ std::size_t ValueEngine::rows_per_task() const {
                                                   : (tree.splits.size() + 1) * at(n_tiles(tree, chunk.n_outputs)));
         work_per_row = std::max(work_per_row, work);
     }
-    const bool is_expanding = makes_constants(way_for(std::numeric_limits<std::size_t>::max()));
+    const bool is_expanding = makes_constants(way_for(kManyRows));
     const std::size_t enough = is_expanding ? kTaskRowsExpanding : kTaskRows;
     const std::size_t rows = std::min(rows_that_fit(enough, bytes_per_row), kMaxTaskWork / work_per_row);
     return rows >= kBlockRows ? round_to_blocks(rows) : std::max<std::size_t>(rows, kMinWalkRows);
@@ -124,7 +126,7 @@ void ValueEngine::explain(const RowsView& rows, std::span<Value> values, int n_t
         std::fill(values.begin(), values.end(), Value(0));
         return;
     }
-    const Way way = way_for(among_many ? std::max(rows.n_rows, kFewRows + 1) : rows.n_rows);
+    const Way way = way_for(among_many ? kManyRows : rows.n_rows);
     const bool is_expanding = makes_constants(way);
     const std::size_t rows_worth = rows.n_rows + (is_expanding                 ? kRowsPerExpansion
                                                   : way == Way::with_constants ? 0

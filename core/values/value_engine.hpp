@@ -20,8 +20,8 @@ class ValueEngine {
     ValueEngine(const Program& program, const Kernel& kernel);
     ValueEngine(const ValueEngine&) = delete;
 
-    // Writes values[row][player][output] of all rows; if they are few, with the bits that they have among many, if that
-    // is asked for.
+    // Writes values[row][player][output] of all rows, with the bits that they have among many others if that is asked
+    // for.
     template <class Value>
     void explain(const RowsView& rows, std::span<Value> values, int n_threads, const Control::Poll& poll,
                  bool among_many = false) const;

@@ -20,7 +20,7 @@ from few_rows import FEW_ROWS
 from strategies import chain, copies, random_ensemble, rows_as_read, symmetric_tree
 
 from linear_treeshap import _core, oracle
-from linear_treeshap.engines.values import ValueEngine
+from linear_treeshap.engines.values import ValueEngine, as_among_many
 from linear_treeshap.model.ensemble import TreeEnsemble
 
 Values = npt.NDArray[np.floating]
@@ -84,6 +84,21 @@ def test_bits_do_not_depend_on_threads_or_cuts(model: str, kernel: str) -> None:
         assert np.concatenate(pieces).tobytes() == expected.tobytes()
         single = values(engine, rows, n_jobs, np.float32)
         assert single.tobytes() == expected.astype(np.float32).tobytes()
+
+
+@pytest.mark.parametrize("kernel", _core.kernels())
+@pytest.mark.parametrize("model", MODELS)
+def test_bits_of_batches_do_not_depend_on_cuts(model: str, kernel: str) -> None:
+    """One row or hundreds, among those that are to have the bits of many."""
+    rng = np.random.default_rng(len(model))
+    ensemble = MODELS[model](rng)
+    engine = value_engine(ensemble, kernel=kernel)
+    rows = rows_as_read(rng, ensemble, PLAIN_ROWS + 50)
+    whole = values(engine, rows, n_jobs=1)
+    with as_among_many():
+        assert values(engine, rows, n_jobs=2).tobytes() == whole.tobytes()
+        for n_rows in (1, FEW_ROWS, FEW_ROWS + 1, 70, PLAIN_ROWS):
+            assert values(engine, rows[:n_rows], n_jobs=2).tobytes() == whole[:n_rows].tobytes()
 
 
 @pytest.mark.parametrize("kernel", _core.kernels())

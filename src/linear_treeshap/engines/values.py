@@ -29,7 +29,7 @@ _AMONG_MANY = ContextVar("_AMONG_MANY", default=False)
 
 @contextmanager
 def as_among_many() -> Iterator[None]:
-    """Few rows have the bits here that they have among many: batches, say, whose cuts should mean nothing."""
+    """Rows have the bits here that they have among many: batches, say, whose cuts should mean nothing."""
     token = _AMONG_MANY.set(True)
     try:
         yield
