@@ -178,7 +178,7 @@ INTERRUPTED = """
 
 
 @pytest.mark.skipif(sys.platform == "win32", reason="signals are sent otherwise there")
-def test_an_interrupt_ends_a_long_call_soon(tmp_path: Path) -> None:
+def test_an_interrupt_ends_a_long_call_within_a_second(tmp_path: Path) -> None:
     """And leaves the explainer usable."""
     model = zoo.load("sklearn_random_forest_deep")
     path = tmp_path / "model.lts"
@@ -192,7 +192,7 @@ def test_an_interrupt_ends_a_long_call_soon(tmp_path: Path) -> None:
             sent = time.perf_counter()
             process.send_signal(signal.SIGINT)
             assert process.stdout.readline() == "interrupted\n"
-            assert time.perf_counter() - sent < 3  # a tenth of a second when idle; generous to a busy machine
+            assert time.perf_counter() - sent < 1.0
             assert process.stdout.readline() == "usable\n"
         finally:
             process.kill()
