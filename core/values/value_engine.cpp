@@ -24,10 +24,10 @@ static_assert(std::max(kMaxRowsByPoints, kMaxRowsByPointsOfLarge) == kFewRows);
 // So few are walked with no constants, nor tables, where these are not kept: making them costs as much as walking the
 // rows. The rows of the call count, not those of a task: a row's bits must not depend on how a call is cut.
 constexpr std::size_t kMaxPlainRows = 256;
-// As many as there may be: what such a call does is done for fewer rows, too, that are to have its bits.
-constexpr std::size_t kManyRows = std::numeric_limits<std::size_t>::max();
 // What a leaf costs then, in rows of a full block: one that is met by rows at all, and constants that are made again.
 constexpr std::size_t kRowsPerMeeting = 16, kRowsPerExpansion = 256;
+// As many as there may be: what such a call does is done for fewer rows, too, that are to have its bits.
+constexpr std::size_t kManyRows = std::numeric_limits<std::size_t>::max();
 
 bool is_small(std::size_t n_doubles) { return n_doubles * sizeof(double) <= kMaxCachedBytes; }
 
