@@ -6,10 +6,11 @@
 #include <functional>
 #include <memory>
 #include <numeric>
+#include <tuple>
 #include <utility>
 
+#include "compile/bottoms.hpp"
 #include "compile/parts.hpp"
-#include "compile/tiles.hpp"
 #include "compile/tree_compiler.hpp"
 
 namespace linear_treeshap {
@@ -69,9 +70,8 @@ class OpenChunk {
                std::max(slots, forest_.columns.size()) >= kMaxChunkSlots;
     }
 
-    void add(const EnsembleView& e, std::int64_t tree, const Parts& parts, std::int32_t root,
-             const PointsFor& points_for) {
-        auto compiled = TreeCompiler(e, tree, parts, root, columns_, players_, points_for).run();
+    void add(const EnsembleView& e, std::int64_t tree, const Parts& parts, std::int32_t root, const RuleOf& rule_of) {
+        auto compiled = TreeCompiler(e, tree, parts, root, columns_, players_, rule_of).run();
         if (compiled.splits.empty()) return;  // a tree that is a single leaf says nothing of any player
         compiled.tree.first_leaf = static_cast<std::int32_t>(leaf_node_.size());
         append(compiled.leaf_node, leaf_node_);
@@ -99,21 +99,86 @@ class OpenChunk {
         forest_.players.shrink_to_fit();
         forest_.trees.reserve(trees_.size());
         forest_.splits.reserve(total(&TreeLists::splits));
-        forest_.treelets.reserve(total(&TreeLists::treelets));
         forest_.steps.reserve(total(&TreeLists::steps));
+        forest_.repeated.reserve(total(&TreeLists::repeated));
         forest_.outcomes.reserve(total(&TreeLists::outcomes));
         forest_.lookups.reserve(static_cast<std::size_t>(
             std::count_if(trees_.begin(), trees_.end(), [](const auto& tree) { return tree.lookup.has_value(); })));
+        number_conditions();
+        list_what_bottoms_ask();
+        forest_.asked.reserve(total(&TreeLists::asked));
         forest_.bunches = Bunches::of(trees_);
         for (const auto& from : trees_) {
             Tree& tree = forest_.trees.emplace_back(from.tree);
             tree.splits = append(from.splits, forest_.splits);
-            tree.treelets = append(from.treelets, forest_.treelets);
             tree.steps = append(from.steps, forest_.steps);
+            tree.asked = append(from.asked, forest_.asked);
+            tree.repeated = append(from.repeated, forest_.repeated);
             if (!from.lookup) continue;
             Lookup& lookup = forest_.lookups.emplace_back(*from.lookup);
             lookup.leaf = append(from.outcomes, forest_.outcomes);
             tree.lookup = &lookup;
+        }
+    }
+
+    // Gives every condition of the chunk its number.
+    void number_conditions() {
+        const auto condition_of = [](const Split& split) {
+            const bool is_number = split.category_set < 0;
+            return std::tuple(!is_number, split.feature, split.missing_left, split.category_set,
+                              is_number ? split.threshold : 0.0);
+        };
+        std::vector<Split*> splits;
+        for (auto& tree : trees_)
+            for (auto& split : tree.splits) splits.push_back(&split);
+        std::sort(splits.begin(), splits.end(),
+                  [&](const Split* a, const Split* b) { return condition_of(*a) < condition_of(*b); });
+        const Split* last = nullptr;
+        for (Split* split : splits) {
+            if (last == nullptr || condition_of(*last) != condition_of(*split)) add_condition(*split);
+            split->asks = 2 * (n_conditions() - 1) + split->rare_side;
+            last = split;
+        }
+        forest_.column_conditions.shrink_to_fit();
+        forest_.thresholds.shrink_to_fit();
+        forest_.category_conditions.shrink_to_fit();
+    }
+    void add_condition(const Split& split) {
+        if (split.category_set >= 0) {
+            forest_.category_conditions.push_back({split.feature, split.category_set, split.missing_left});
+            return;
+        }
+        auto& columns = forest_.column_conditions;
+        if (columns.empty() || columns.back().feature != split.feature ||
+            columns.back().missing_left != split.missing_left)
+            columns.push_back({split.feature, split.missing_left, 0});
+        forest_.thresholds.push_back(split.threshold);
+        columns.back().end = forest_.thresholds.size();
+    }
+    std::int32_t n_conditions() const {
+        return static_cast<std::int32_t>(forest_.thresholds.size() + forest_.category_conditions.size());
+    }
+
+    // A leaf in a split's place asks what no row says yes to: the condition after the last.
+    void list_what_bottoms_ask() {
+        for (auto& tree : trees_) {
+            tree.tree.first_number = n_numbers_;
+            n_numbers_ += tree.n_numbers;
+            for (const auto& [root, bottom] : tree.bottoms)
+                CleanBottom(tree.splits, root, bottom).ask(2 * n_conditions(), tree.asked);
+        }
+    }
+    void number_bottoms(Chunk& chunk) const {
+        if (chunk.n_outputs > 1) return;
+        chunk.bottom_number.resize(at(n_numbers_));
+        double* to = chunk.bottom_number.data();
+        for (std::size_t i = 0; i < trees_.size(); ++i) {
+            const Tree& tree = chunk.trees[i];
+            for (const auto& [root, bottom] : trees_[i].bottoms) {
+                CleanBottom(tree.splits, root, bottom)
+                    .number([&](std::int32_t leaf) { return *chunk.values_of(tree, leaf); }, to);
+                to += numbers_of(bottom);
+            }
         }
     }
 
@@ -125,16 +190,19 @@ class OpenChunk {
         chunk.questions = forest.bunches.questions;
         chunk.columns = forest.columns;
         chunk.players = forest.players;
-        chunk.expansion_begin = program.expansion_size;
+        chunk.conditions = {forest.column_conditions, forest.thresholds, forest.category_conditions};
         chunk.table_begin = program.table_size;
         chunk.output = output_ + first_value;
         chunk.n_outputs = n_outputs;
         chunk.n_leaves = leaf_node_.size();
         copy_values(e, first_value, chunk);
+        number_bottoms(chunk);
         for (const auto& tree : chunk.trees) {
-            measure(tree, chunk);
-            program.expansion_size += expansion_doubles(tree, n_outputs);
-            program.table_size += table_doubles(tree, n_outputs);
+            chunk.max_splits = std::max(chunk.max_splits, static_cast<std::int32_t>(tree.splits.size()));
+            if (!tree.is_lookup()) continue;
+            const std::size_t table = tree.lookup->table_doubles(n_outputs);
+            chunk.max_table = std::max(chunk.max_table, table);
+            program.table_size += table;
         }
         program.n_leaves += chunk.n_leaves;
         program.chunks.push_back(std::move(chunk));
@@ -150,24 +218,14 @@ class OpenChunk {
         }
     }
 
-    static void measure(const Tree& tree, Chunk& chunk) {
-        for_each_tile(tree, chunk.n_outputs, [&](const PointTile& tile) {
-            chunk.max_expansion = std::max(chunk.max_expansion, tile.size);
-            chunk.max_points = std::max(chunk.max_points, tile.n_points);
-        });
-        chunk.max_table = std::max(chunk.max_table, table_doubles(tree, chunk.n_outputs));
-        chunk.max_splits = std::max(chunk.max_splits, static_cast<std::int32_t>(tree.splits.size()));
-        chunk.max_treelets = std::max(chunk.max_treelets, static_cast<std::int32_t>(tree.treelets.size()));
-        chunk.max_levels = std::max(chunk.max_levels, tree.n_levels);
-    }
-
     std::int32_t output_;
     Forest forest_;
     Numbering columns_{{}, forest_.columns};
     Numbering players_{{}, forest_.players};
     std::vector<CompiledTree> trees_;
     std::vector<std::int64_t> leaf_node_;
-    std::size_t n_walked_ = 0;  // leaves
+    std::size_t n_walked_ = 0;    // leaves
+    std::int32_t n_numbers_ = 0;  // of clean bottoms
 };
 
 }  // namespace
@@ -175,7 +233,7 @@ class OpenChunk {
 Program compile(const EnsembleView& e, const RuleFor& rule_for, const Control::Poll& poll) {
     Program program;
     Listener listener(poll);
-    const PointsFor points_for = [&](int n_players) { return program.rules.points_for(n_players, rule_for); };
+    const RuleOf rule_of = [&](int n_players) -> const Rule& { return program.rules.rule_for(n_players, rule_for); };
     program.category_sets = category_sets(e);
     program.n_columns = static_cast<std::int32_t>(e.player.size());
     program.n_players = e.n_players;
@@ -205,7 +263,7 @@ Program compile(const EnsembleView& e, const RuleFor& rule_for, const Control::P
         for (const auto root : parts.roots()) {
             if (open && (open->output() != output_of(tree) || open->is_full(max_outputs))) close();
             if (!open) open = std::make_unique<OpenChunk>(output_of(tree));
-            open->add(e, tree, parts, root, points_for);
+            open->add(e, tree, parts, root, rule_of);
             listener.tick(n_nodes(tree));
         }
     }

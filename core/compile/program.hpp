@@ -3,9 +3,7 @@
 // `compile` walks each tree once and writes down
 //   - its splits, with the quantities of the recurrence that do not depend on the row: the cover
 //     ratios w of both edges, the absent weight c of the same player above, and where that is;
-//   - its treelets: subtrees at the bottom, so small that a row's way through them is one of at most
-//     16 states, and a table look-up replaces the walk;
-//   - the steps in which the rest is walked, children before parents.
+//   - the steps in which blocks of rows walk it (steps.hpp), and what they need to know of its bottoms (bottoms.hpp).
 //
 // Trees are explained in chunks. A chunk speaks of one output (or a few, for vector leaves) and
 // numbers the columns and players it uses from zero, so its working memory depends on the chunk
@@ -23,6 +21,7 @@
 
 #include "compile/bunches.hpp"
 #include "compile/quadrature.hpp"
+#include "compile/steps.hpp"
 #include "model/at.hpp"
 #include "model/ensemble.hpp"
 #include "run/control.hpp"
@@ -31,14 +30,8 @@
 namespace linear_treeshap {
 
 inline constexpr int kMinWalkRows = 16;      // rows that walk together at least, if there are so many
-inline constexpr int kMaxTreeletBits = 4;    // 16 states: what one register permutation can look up
-inline constexpr int kMaxTile = 4;           // quadrature points walked at once: what registers can hold
 inline constexpr int kMaxChunkOutputs = 16;  // outputs of a vector leaf explained at once
 inline constexpr int kMaxLookupBits = 8;     // distinct conditions of a tree that becomes one table
-
-// What is below a split: anything, two leaves, or a clean bottom of two or three levels of splits at most, whose
-// players have none above, there or in it.
-enum class Below : std::uint8_t { anything, leaves, two, three };
 
 // An inner node. Its edges are numbered 2·split + side (0: left, 1: right).
 struct Split {
@@ -51,40 +44,32 @@ struct Split {
     std::int32_t above;         // the closest edge above of the same player; -1 if there is none
     std::int32_t child[2];      // a split, or ~leaf
     std::int32_t category_set;  // -1: numeric
+    std::int32_t asks;          // 2·condition, in the chunk's numbering, + rare side
     bool missing_left;
-    bool in_treelet;
-    std::uint8_t condition;  // lookup trees: which of the distinct conditions this is
+    std::uint8_t rare_side;
+    std::uint8_t bit;  // lookup trees: which of the tree's conditions this is
     Below below;
+
+    // With the rare side as 0, and the common one as 1.
+    std::int32_t child_at(std::size_t side) const { return child[side ^ rare_side]; }
+    double ratio_at(std::size_t side) const { return ratio[side ^ rare_side]; }
 
     // 1 - c with an edge of this split; both terms are positive, so no digit is lost.
     double rest_with(int side) const { return rest_above + absent_above * ratio[1 - side]; }
 };
 
-// A subtree whose outcome depends on at most 4 bits: its conditions, and for each player that also
-// occurs above it, whether the row satisfied that player's edges there.
-struct Treelet {
-    std::int8_t n_splits, n_bits, n_players;
-    std::array<std::int32_t, kMaxTreeletBits> split;   // from its root down
-    std::array<std::int32_t, kMaxTreeletBits> bit;     // edges whose bit makes up the state; conditions first
-    std::array<std::int32_t, kMaxTreeletBits> player;  // in the chunk's numbering
-
-    int n_states() const { return n_bits <= 3 ? 8 : 16; }
+// What the splits of a chunk ask of a row, each condition once: first numbers, column by column, then categories.
+struct ColumnConditions {
+    std::int32_t feature;
+    bool missing_left;
+    std::size_t end;  // of its thresholds
 };
+struct Conditions {
+    std::span<const ColumnConditions> columns;
+    std::span<const double> thresholds;
+    std::span<const CategoryQuestion> categories;
 
-enum class Child : std::uint8_t { inner, leaf, treelet };
-
-struct Step {
-    enum class Kind : std::uint8_t {
-        descend,  // carry the product C over the edge to an inner child
-        close,    // both children are known: collect H and the player's contribution
-        whole,    // the tree is one treelet
-    };
-    Kind kind;
-    std::uint8_t side;           // descend: which child; close: which child of its parent this is
-    std::array<Child, 2> child;  // close
-    std::int32_t split;
-    std::int32_t level;                  // where C and H of this split live
-    std::array<std::int32_t, 2> target;  // close: leaf or treelet of each child; whole: target[0]
+    std::size_t size() const { return thresholds.size() + categories.size(); }
 };
 
 // A tree with few distinct conditions (a symmetric tree, most of all) has few outcomes: the walk is
@@ -102,26 +87,23 @@ struct Lookup {
         return std::span(player).first(static_cast<std::size_t>(n_players));
     }
     std::size_t n_states() const { return std::size_t{1} << n_conditions; }
-};
-
-// How many constants a walk reads at some quadrature points: scalars, and doubles of the treelets' tables.
-struct ConstantCounts {
-    std::uint32_t scalars = 0;  // whatever the points and outputs
-    std::uint32_t scalars_per_output = 0;
-    std::uint32_t scalars_per_point = 0;
-    std::uint32_t table_per_point_and_output = 0;
+    // Doubles of its table: whole vectors.
+    std::size_t table_doubles(std::int32_t n_outputs) const {
+        return (n_states() * at(n_players) * at(n_outputs) + 7) / 8 * 8;
+    }
 };
 
 // Its lists lie in a Forest: there may be millions of trees, each so small that lists of its own would be most of it.
 struct Tree {
-    std::span<const Split> splits;  // parents before children, left before right
-    std::span<const Treelet> treelets;
+    std::span<const Split> splits;  // parents before children
     std::span<const Step> steps;
-    const Lookup* lookup = nullptr;  // null: rows are walked
-    std::int32_t first_leaf = 0;     // in the chunk's numbering
+    std::span<const Asked> asked;            // by clean bottoms
+    std::span<const std::int32_t> repeated;  // splits whose players have edges above, or that are walked as if
+    const Lookup* lookup = nullptr;          // null: rows are walked
+    std::int32_t first_leaf = 0;             // in the chunk's numbering
+    std::int32_t first_number = 0;           // of clean bottoms, in the chunk's
     std::int32_t n_points = 0;
     std::int32_t n_levels = 0;
-    ConstantCounts counts;
 
     bool is_lookup() const { return lookup != nullptr; }
 };
@@ -129,8 +111,9 @@ struct Tree {
 // What the spans of a tree point to.
 struct TreeLists {
     std::vector<Split> splits;
-    std::vector<Treelet> treelets;
     std::vector<Step> steps;
+    std::vector<Asked> asked;
+    std::vector<std::int32_t> repeated;
     std::vector<std::int32_t> outcomes;  // the leaf of each, where there is a lookup
 };
 
@@ -139,25 +122,26 @@ struct Forest : TreeLists {
     std::vector<Tree> trees;
     std::vector<Lookup> lookups;
     Bunches bunches;
+    std::vector<ColumnConditions> column_conditions;
+    std::vector<double> thresholds;
+    std::vector<CategoryQuestion> category_conditions;
     std::vector<std::int32_t> columns, players;
 };
 
 struct Chunk {
-    std::span<const Tree> trees;                       // of a Forest
-    std::span<const Bunch> bunches;                    // the same trees, for one row
-    std::span<const CategoryQuestion> questions;       // that these ask
-    std::span<const std::int32_t> columns;             // chunk's numbering → model's
-    std::span<const std::int32_t> players;             // chunk's numbering → model's
-    std::vector<double> leaf_value;                    // (n_leaves, n_outputs), tree after tree
-    std::size_t expansion_begin = 0, table_begin = 0;  // where its constants and tables lie if all of them are kept
-    std::int32_t output = 0;                           // first output
+    std::span<const Tree> trees;                  // of a Forest
+    std::span<const Bunch> bunches;               // the same trees, for one row
+    std::span<const CategoryQuestion> questions;  // that these ask
+    std::span<const std::int32_t> columns;        // chunk's numbering → model's
+    std::span<const std::int32_t> players;        // chunk's numbering → model's
+    Conditions conditions;
+    std::vector<double> leaf_value;     // (n_leaves, n_outputs), tree after tree
+    std::vector<double> bottom_number;  // of clean bottoms, if there is one output
+    std::size_t table_begin = 0;        // where its tables lie if they are kept
+    std::int32_t output = 0;            // first output
     std::int32_t n_outputs = 1;
-    std::int32_t max_splits = 0;    // of a tree
-    std::int32_t max_treelets = 0;  // of a tree
-    std::int32_t max_levels = 0;    // of a tree
-    std::int32_t max_points = 0;    // of a tile
-    std::size_t max_expansion = 0;  // doubles of a tile
-    std::size_t max_table = 0;      // doubles
+    std::int32_t max_splits = 0;  // of a tree
+    std::size_t max_table = 0;    // doubles
     std::size_t n_leaves = 0;
 
     const double* values_of(const Tree& tree, std::int32_t leaf) const {
@@ -185,9 +169,9 @@ struct Program {
     std::int32_t n_columns = 0;
     std::int32_t n_players = 0;
     std::int32_t n_outputs = 1;
-    bool is_float32 = false;                         // what the rows are made of
-    std::size_t n_leaves = 0;                        // over all chunks
-    std::size_t expansion_size = 0, table_size = 0;  // doubles, of all trees together
+    bool is_float32 = false;     // what the rows are made of
+    std::size_t n_leaves = 0;    // over all chunks
+    std::size_t table_size = 0;  // doubles, of all trees together
 
     Program() = default;
     Program(Program&&) = default;  // a copy would point to the lists of the original

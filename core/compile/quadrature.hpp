@@ -27,6 +27,22 @@ struct Rule {
     }
 
     int n_points() const { return static_cast<int>(point.size()); }
+
+    // Would 1 - (w + t·(1-w)), found as a difference, lose digits? It is (1-t)·(1-w), and its error that of 1: where
+    // points with much weight are near 1, that is too much. Shapley's rules have a mean of 1/(1-t) below 15.
+    bool differences_lose_digits() const {
+        double sum = 0.0, far = 0.0;
+        for (std::size_t k = 0; k < point.size(); ++k) {
+            sum += std::abs(weight[k]);
+            far += std::abs(weight_per_absent[k]);
+        }
+        return touches_ends() || far > 64.0 * sum;
+    }
+    // Is any point so near to 0 or 1 that t and 1 - t, the one found from the other, would not be two numbers?
+    bool touches_ends() const {
+        const auto is_end = [](double distance) { return distance < 1e-9; };
+        return std::ranges::any_of(point, is_end) || std::ranges::any_of(absent, is_end);
+    }
 };
 
 // The rule that is exact for this many players on a path. Rules of one index differ in their number of points.
@@ -35,22 +51,18 @@ using RuleFor = std::function<Rule(int n_players_on_path)>;
 // The rules that the trees of a model need, each made once.
 class Rules {
   public:
-    int points_for(int n_players_on_path, const RuleFor& make) {
+    const Rule& rule_for(int n_players_on_path, const RuleFor& make) {
         const auto [it, is_new] = points_.try_emplace(n_players_on_path, 0);
         if (is_new) {
             Rule rule = make(n_players_on_path);
             it->second = rule.n_points();
             rules_.try_emplace(rule.n_points(), std::move(rule));
         }
-        return it->second;
+        return rules_.at(it->second);
     }
     const Rule& at(int n_points) const { return rules_.at(n_points); }
-    // Has any a point so near to 0 or 1 that t and 1 - t, the one found from the other, would not be two numbers?
-    bool touch_ends() const {
-        const auto is_end = [](double distance) { return distance < 1e-9; };
-        return std::ranges::any_of(rules_, [&](const auto& entry) {
-            return std::ranges::any_of(entry.second.point, is_end) || std::ranges::any_of(entry.second.absent, is_end);
-        });
+    bool differences_lose_digits() const {
+        return std::ranges::any_of(rules_, [](const auto& entry) { return entry.second.differences_lose_digits(); });
     }
 
   private:

@@ -75,7 +75,7 @@ class Planner {
     void add(const Tree& tree, SetChunk& group) {
         SetTree planned{&tree, {}, {}, {}, {}, 0, 0, 0, 0};
         walk(tree, group, planned);
-        planned.n_points = out_.rules.points_for(most_players_, rule_for_);
+        planned.n_points = out_.rules.rule_for(most_players_, rule_for_).n_points();
         plan_tiles(*group.chunk, planned);
         planned.expansion_begin = group.expansion_size;
         group.expansion_size += planned.expansion_size;
@@ -176,7 +176,7 @@ class Planner {
             const int first = planned.n_points * i / n_tiles;
             const int n_points = planned.n_points * (i + 1) / n_tiles - first;
             const auto size = tile_doubles(chunk, planned, n_points);
-            planned.tiles.push_back({first, n_points, planned.expansion_size, 0, size});
+            planned.tiles.push_back({first, n_points, planned.expansion_size, size});
             planned.expansion_size += size;
         }
     }

@@ -40,7 +40,7 @@ struct SetTree {
     std::vector<SetStep> steps;
     std::vector<std::int32_t> above;  // of each step that collects: the levels of the last edges of the players above
     std::vector<std::int32_t> slots;  // of each step that collects: the sets it adds to, see `Planner::collect`
-    std::vector<PointTile> tiles;     // `tables` is not used here
+    std::vector<PointTile> tiles;
     std::size_t expansion_begin = 0;
     std::size_t expansion_size = 0;  // doubles
     int n_points = 0;

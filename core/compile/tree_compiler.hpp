@@ -1,7 +1,8 @@
-// A tree of a TreeEnsemble, or one of its parts → CompiledTree: splits, treelets, and the steps of the walk.
+// A tree of a TreeEnsemble, or one of its parts → CompiledTree: splits, and the steps of the walk.
 #pragma once
 
 #include <algorithm>
+#include <array>
 #include <cmath>
 #include <cstddef>
 #include <cstdint>
@@ -14,9 +15,9 @@
 #include <utility>
 #include <vector>
 
+#include "compile/bottoms.hpp"
 #include "compile/parts.hpp"
 #include "compile/program.hpp"
-#include "compile/tiles.hpp"
 #include "model/ensemble.hpp"
 
 namespace linear_treeshap {
@@ -39,26 +40,28 @@ inline double round_down(double threshold) {
     return std::nextafter(rounded, -std::numeric_limits<float>::infinity());
 }
 
-using PointsFor = std::function<int(int n_players_on_path)>;
+using RuleOf = std::function<const Rule&(int n_players_on_path)>;
 
 // A tree before it has its place in a Forest, which its spans will point to.
 struct CompiledTree : TreeLists {
     Tree tree;
     std::optional<Lookup> lookup;
-    std::vector<std::int64_t> leaf_node;  // in the ensemble; -1: its value is another part's
+    std::vector<std::int64_t> leaf_node;                   // in the ensemble; -1: its value is another part's
+    std::vector<std::pair<std::int32_t, Bottom>> bottoms;  // the clean ones, in the order of steps, by their roots
+    std::int32_t n_asked = 0, n_numbers = 0;               // by and of these
 };
 
 class TreeCompiler {
   public:
     TreeCompiler(const EnsembleView& ensemble, std::int64_t tree, const Parts& parts, std::int32_t part_root,
-                 Numbering& columns, Numbering& players, const PointsFor& points_for)
+                 Numbering& columns, Numbering& players, const RuleOf& rule_of)
         : e_(ensemble),
           root_(ensemble.tree_offsets[static_cast<std::size_t>(tree)]),
           parts_(parts),
           path_(parts.path_to(part_root)),
           columns_(columns),
           players_(players),
-          points_for_(points_for) {}
+          rule_of_(rule_of) {}
 
     CompiledTree run() {
         number_splits();
@@ -66,7 +69,6 @@ class TreeCompiler {
         find_players_above();
         find_bottoms();
         plan_steps();
-        count_constants();
         find_lookup();
         return std::move(out_);
     }
@@ -74,7 +76,7 @@ class TreeCompiler {
   private:
     std::size_t node_at(std::int32_t node) const { return static_cast<std::size_t>(root_ + node); }
 
-    // Splits and leaves get their numbers from the top down, left before right.
+    // Splits and leaves get their numbers from the top down, rare sides first: nearly the order of steps.
     void number_splits() {
         struct Visit {
             std::int32_t node, parent;
@@ -102,13 +104,15 @@ class TreeCompiler {
             split.threshold = e_.is_float32 ? round_down(e_.threshold[at]) : e_.threshold[at];
             const auto ratio = e_.cover_ratios(node_at(e_.left[at]), node_at(e_.right[at]));
             std::copy(ratio.begin(), ratio.end(), split.ratio);
+            split.rare_side = ratio[0] <= ratio[1] ? 0 : 1;
             split.feature = columns_(column);
             split.player = players_(e_.player[static_cast<std::size_t>(column)]);
             split.category_set = e_.category_set[at];
             split.missing_left = e_.missing_left[at];
             out_.splits.push_back(split);
-            pending.push_back({e_.right[at], number, 1, depth + 1});
-            pending.push_back({e_.left[at], number, 0, depth + 1});
+            const std::array children{e_.left[at], e_.right[at]};
+            for (const int last : {1 - split.rare_side, +split.rare_side})
+                pending.push_back({children[static_cast<std::size_t>(last)], number, last, depth + 1});
         }
         if (!has_own_leaf) out_.splits.clear();
     }
@@ -151,23 +155,25 @@ class TreeCompiler {
                 if (last < 0) --n_on_path;
             }
         }
-        out_.tree.n_points = points_for_(most);
+        const Rule& rule = rule_of_(most);
+        out_.tree.n_points = rule.n_points();
+        is_exact_ = rule.differences_lose_digits();
     }
 
     void find_bottoms() {
-        struct Bottom {
+        struct Subtree {
             std::uint8_t n_levels = 0, n_splits = 0;  // up to what a bottom may have, and one more
             bool is_clean = true;
         };
         const auto some = [](int n) { return static_cast<std::uint8_t>(std::min(n, 8)); };
-        std::vector<Bottom> bottoms(out_.splits.size());
-        for (std::size_t i = bottoms.size(); i-- > 0;) {
+        std::vector<Subtree> subtrees(out_.splits.size());
+        for (std::size_t i = subtrees.size(); i-- > 0;) {
             Split& split = out_.splits[i];
-            Bottom& here = bottoms[i];
+            Subtree& here = subtrees[i];
             here.is_clean = split.above < 0;
             for (const auto child : split.child) {
                 if (child < 0) continue;
-                const Bottom& below = bottoms[static_cast<std::size_t>(child)];
+                const Subtree& below = subtrees[static_cast<std::size_t>(child)];
                 here.is_clean = here.is_clean && below.is_clean;
                 here.n_levels = std::max(here.n_levels, below.n_levels);
                 here.n_splits = some(here.n_splits + below.n_splits);
@@ -189,109 +195,81 @@ class TreeCompiler {
         return {split.absent_above * split.ratio[edge % 2], split.rest_with(edge % 2)};
     }
 
-    // The subtree at `root` as a treelet, if it is small enough.
-    bool try_treelet(std::int32_t root, Treelet& treelet) const {
-        treelet = {};
-        std::vector<std::int32_t> inside{root};
-        for (std::size_t i = 0; i < inside.size(); ++i) {
-            if (inside.size() > kMaxTreeletBits) return false;
-            for (const auto child : out_.splits[static_cast<std::size_t>(inside[i])].child)
-                if (child >= 0) inside.push_back(child);
-        }
-        if (inside.size() > kMaxTreeletBits) return false;
-        std::vector<std::int32_t> bits, players;
-        for (const auto at : inside) bits.push_back(2 * at);
-        for (const auto at : inside) {
-            const auto& split = out_.splits[static_cast<std::size_t>(at)];
-            const bool above_is_inside =
-                split.above >= 0 && std::find(inside.begin(), inside.end(), split.above / 2) != inside.end();
-            if (split.above >= 0 && !above_is_inside && std::find(bits.begin(), bits.end(), split.above) == bits.end())
-                bits.push_back(split.above);
-            if (std::find(players.begin(), players.end(), split.player) == players.end())
-                players.push_back(split.player);
-        }
-        if (bits.size() > kMaxTreeletBits) return false;
-        treelet.n_splits = static_cast<std::int8_t>(inside.size());
-        treelet.n_bits = static_cast<std::int8_t>(bits.size());
-        treelet.n_players = static_cast<std::int8_t>(players.size());
-        std::copy(inside.begin(), inside.end(), treelet.split.begin());
-        std::copy(bits.begin(), bits.end(), treelet.bit.begin());
-        std::copy(players.begin(), players.end(), treelet.player.begin());
-        return true;
+    // Splits whose edges have factors of their own: differences would do for those of new players, if the rule allows.
+    bool is_repeated(const Split& split) const { return split.above >= 0 || is_exact_; }
+    std::optional<Bottom> bottom_at(std::int32_t child) const {
+        if (child < 0) return {};
+        const Split& split = out_.splits[static_cast<std::size_t>(child)];
+        if (split.below == Below::leaves) return is_repeated(split) ? Bottom::leaves_again : Bottom::leaves;
+        if (split.below == Below::anything || is_exact_) return {};
+        return split.below == Below::two ? Bottom::two : Bottom::three;
     }
 
-    std::int32_t add(const Treelet& treelet) {
-        for (int i = 0; i < treelet.n_splits; ++i)
-            out_.splits[static_cast<std::size_t>(treelet.split[static_cast<std::size_t>(i)])].in_treelet = true;
-        out_.treelets.push_back(treelet);
-        return static_cast<std::int32_t>(out_.treelets.size()) - 1;
-    }
-
+    // Depth-first, rare sides first; but of the children of a new player's split, bottoms come last: they take C over
+    // the edge by themselves, and the last of them closes the split.
     void plan_steps() {
-        Treelet treelet;
-        if (try_treelet(0, treelet)) {
-            add(treelet);
-            out_.steps.push_back({Step::Kind::whole, 0, {}, 0, 0, {0, -1}});
-            out_.tree.n_levels = 1;
-            return;
-        }
         struct Visit {
-            Step close;
+            std::int32_t split, level;
+            std::uint8_t side;
             int next_child;
         };
-        std::vector<Visit> pending{{{Step::Kind::close, 0, {}, 0, 0, {-1, -1}}, 0}};
+        std::vector<Visit> pending{{0, 0, 0, 0}};
         while (!pending.empty()) {
-            auto& visit = pending.back();
-            const auto& split = out_.splits[static_cast<std::size_t>(visit.close.split)];
-            if (visit.next_child == 2) {
-                out_.steps.push_back(visit.close);
+            const auto [number, level, side, next] = pending.back();
+            const Split& split = out_.splits[static_cast<std::size_t>(number)];
+            const Step step{0, side, number, level, -1, -1};
+            out_.tree.n_levels = std::max(out_.tree.n_levels, level + 1);
+            if (const auto bottom = bottom_at(number)) {
+                add_bottom(step, *bottom, Place::alone, number);
                 pending.pop_back();
                 continue;
             }
-            const int side = visit.next_child++;
-            const auto child = split.child[side];
-            if (child < 0) {
-                visit.close.child[static_cast<std::size_t>(side)] = Child::leaf;
-                visit.close.target[static_cast<std::size_t>(side)] = ~child;
-            } else if (try_treelet(child, treelet)) {
-                visit.close.child[static_cast<std::size_t>(side)] = Child::treelet;
-                visit.close.target[static_cast<std::size_t>(side)] = add(treelet);
-            } else {
-                visit.close.child[static_cast<std::size_t>(side)] = Child::inner;
-                const auto level = visit.close.level;
-                out_.steps.push_back(
-                    {Step::Kind::descend, static_cast<std::uint8_t>(side), {}, visit.close.split, level, {-1, -1}});
-                out_.tree.n_levels = std::max(out_.tree.n_levels, level + 1);
-                pending.push_back(
-                    {{Step::Kind::close, static_cast<std::uint8_t>(side), {}, child, level + 1, {-1, -1}}, 0});
+            const auto has_step = [&](std::int32_t child) {
+                return child >= 0 && (is_repeated(split) || !bottom_at(child));
+            };
+            if (next == 0) carry(step, split, has_step(split.child_at(0)), has_step(split.child_at(1)));
+            if (next == 2) {
+                finish(step, split);
+                pending.pop_back();
+                continue;
             }
+            ++pending.back().next_child;
+            const auto child = split.child_at(static_cast<std::size_t>(next));
+            if (has_step(child)) pending.push_back({child, level + 1, static_cast<std::uint8_t>(next), 0});
         }
-        ++out_.tree.n_levels;
+        for (std::size_t i = 0; i < out_.splits.size(); ++i)
+            if (is_repeated(out_.splits[i])) out_.repeated.push_back(static_cast<std::int32_t>(i));
     }
-
-    // As the walk reads them, and as `Expander` writes them.
-    void count_constants() {
-        auto& counts = out_.tree.counts;
-        const auto add_factors = [&](const Split& split) {
-            counts.scalars_per_point += 2;
-            if (split.above >= 0) ++counts.scalars;
-        };
-        const auto add_tables = [&](std::int32_t treelet) {
-            counts.table_per_point_and_output +=
-                static_cast<std::uint32_t>(treelet_doubles(out_.treelets[static_cast<std::size_t>(treelet)], 1));
-        };
-        for (const auto& step : out_.steps) {
-            const auto& split = out_.splits[static_cast<std::size_t>(step.split)];
-            if (step.kind == Step::Kind::descend) add_factors(split);
-            if (step.kind == Step::Kind::whole) add_tables(0);
-            if (step.kind != Step::Kind::close) continue;
-            for (std::size_t side = 0; side < 2; ++side) {
-                counts.scalars_per_point += 2;
-                if (step.child[side] != Child::inner) add_factors(split);
-                if (step.child[side] == Child::leaf) ++counts.scalars_per_output;
-                if (step.child[side] == Child::treelet) add_tables(step.target[side]);
-            }
+    void carry(Step step, const Split& split, bool rare, bool common) {
+        if (!rare && !common) return;
+        step.op = carry_op(is_repeated(split), !common ? Sides::rare : !rare ? Sides::common : Sides::both);
+        out_.steps.push_back(step);
+    }
+    void finish(Step step, const Split& split) {
+        const auto rare = split.child_at(0), common = split.child_at(1);
+        const auto rare_bottom = is_repeated(split) ? std::nullopt : bottom_at(rare);
+        const auto common_bottom = is_repeated(split) ? std::nullopt : bottom_at(common);
+        if (!rare_bottom && !common_bottom) {
+            step.op = close_op(is_repeated(split), rare < 0 ? Leaf::rare : common < 0 ? Leaf::common : Leaf::none);
+            out_.steps.push_back(step);
         }
+        if (rare_bottom)
+            add_bottom(step, *rare_bottom,
+                       common_bottom ? Place::rare_first
+                       : common < 0  ? Place::rare_beside_leaf
+                                     : Place::rare_closing,
+                       rare);
+        if (common_bottom)
+            add_bottom(step, *common_bottom, rare < 0 ? Place::common_beside_leaf : Place::common_closing, common);
+    }
+    void add_bottom(Step step, Bottom bottom, Place place, std::int32_t root) {
+        step.op = bottom_op(bottom, place);
+        step.bottom = bottom == Bottom::leaves_again ? root : out_.n_asked;
+        step.numbers = out_.n_numbers;
+        out_.n_asked += splits_of(bottom);
+        out_.n_numbers += numbers_of(bottom);
+        out_.steps.push_back(step);
+        if (bottom != Bottom::leaves_again) out_.bottoms.push_back({root, bottom});
     }
 
     // Few distinct conditions and many leaves: one table for the whole tree.
@@ -305,7 +283,7 @@ class TreeCompiler {
                 seen.try_emplace({s.feature, s.category_set < 0 ? s.threshold : 0.0, s.category_set, s.missing_left},
                                  static_cast<std::uint8_t>(seen.size()));
             if (seen.size() > kMaxLookupBits) return;
-            s.condition = it->second;
+            s.bit = it->second;
             if (!is_new) continue;
             lookup.condition[static_cast<std::size_t>(lookup.n_conditions++)] = static_cast<std::int32_t>(i);
             const auto players = lookup.players();
@@ -319,7 +297,7 @@ class TreeCompiler {
             std::int32_t node = 0;
             while (node >= 0) {
                 const auto& split = out_.splits[static_cast<std::size_t>(node)];
-                node = split.child[(state >> split.condition & 1) != 0 ? 0 : 1];
+                node = split.child[(state >> split.bit & 1) != 0 ? 0 : 1];
             }
             out_.outcomes.push_back(~node);
         }
@@ -331,8 +309,9 @@ class TreeCompiler {
     std::vector<std::int32_t> path_;  // to the root of the part
     Numbering& columns_;
     Numbering& players_;
-    const PointsFor& points_for_;
+    const RuleOf& rule_of_;
     CompiledTree out_;
+    bool is_exact_ = false;
 };
 
 }  // namespace linear_treeshap

@@ -1,389 +1,640 @@
-// The recurrence for a block of rows, rows in SIMD lanes.
+// The walk of a block of rows through a tree as it is compiled: lanes are rows.
 //
-//   descend   C_child[k] = C[k] · factor_k            (product over the players on the path)
-//   leaf      H[k] = C[k] · value                     ascend   H = H_left + H_right
-//   return    φ_player += Σ_k H[k] · difference_k     (over the edge just left)
+// The recurrence is that of one row (point_walk.hpp), with one product less. Of the two sides of a split, fewer
+// training rows took the rare one. With w its cover ratio, let δ be 1 - w where a row goes there, -w where it does not,
+// and 0 where its player is already unsatisfied above, and f = w + τ·δ. Then
 //
-// Factor and difference are constants, selected by the state that the row is in (expansion.hpp): the
-// walk only selects and multiplies, and looks treelets up. A step is taken by all rows of the block
-// before the next one, so that what it needs to know is read once.
+//   over an edge   C_rare = C · f     C_common = C - C_rare
+//   at a split     G = G_common + f · (G_rare - G_common)     φ += δ · Σ κ · C · (G_rare - G_common)
+//
+// No digit is lost in these differences: 1 - f is at least (1-t)/2. The other way round, f = w of a leaf that few rows
+// reached would be what is left of 1, and its value may be as large as f is small.
+//
+// Splits are met depth-first, in steps that have been planned (compile/steps.hpp). All rows take a step before the next
+// one, so that what it needs to know is read once, and what is kept of each level, C and then G of both children, stays
+// in a near cache. Points are summed up at every split.
+//
+// Nothing is carried down into a clean bottom: all of its players are new, so G is a polynomial in t there, and of C
+// three sums are enough, Σ C, Σ t·C and Σ t²·C. All that a row does there is a byte, whose bits are its answers at the
+// bottom's splits. A bottom takes C over the edge to it by itself and, if its sibling is known, closes the split above
+// it, so that most splits near the leaves need no step of their own. Where a repeated player splits, what a row does is
+// one of four outcomes, and factors are looked up.
 #pragma once
 
+#include <algorithm>
 #include <array>
-#include <bit>
 #include <cstddef>
 #include <cstdint>
+#include <span>
+#include <utility>
 
+#include "compile/bottoms.hpp"
 #include "compile/program.hpp"
-#include "compile/tiles.hpp"
-#include "kernels/conditions.hpp"
+#include "compile/steps.hpp"
 #include "kernels/isa.hpp"
 #include "kernels/simd.hpp"
 
 LTS_BEGIN_ISA
 namespace linear_treeshap::LTS_ISA {
 
-// Vectors that take a step together and share the tables they load. Narrow machines have too few registers for two.
-inline constexpr int kVectors = kLanes == 8 ? 2 : 1;
+// Some quadrature points; those that are not there have no weight.
+template <int K>
+struct BlockPoints {
+    std::array<double, K> t, square, absent, weight;
 
-// Numbers of K points for V vectors of rows; in memory, a vector's points lie side by side.
-template <int K, int V>
-using Tile = std::array<std::array<Vec, V>, K>;
+    BlockPoints(const Rule& rule, int first, int n_points) {
+        t.fill(0.5);
+        absent.fill(0.5);
+        weight.fill(0.0);
+        std::copy_n(rule.point.begin() + first, n_points, t.begin());
+        std::copy_n(rule.absent.begin() + first, n_points, absent.begin());
+        std::copy_n(rule.weight.begin() + first, n_points, weight.begin());
+        std::transform(t.begin(), t.end(), square.begin(), [](double x) { return x * x; });
+    }
+};
 
-template <int K, int V>
-LTS_INLINE Tile<K, V> load_tile(const double* from, int first) {
-    Tile<K, V> out;
-    for (int k = 0; k < K; ++k)
-        for (int v = 0; v < V; ++v) out[at(k)][at(v)] = load(from + ((first + v) * K + k) * kLanes);
+// Calls a function whose template argument is a number of points, of which there is room for these: a walk for each
+// number would take long to compile, and gain little where there are many.
+template <class Function>
+void with_block_points(int n_points, const Function& function) {
+    if (n_points <= 1) return function.template operator()<1>();
+    if (n_points <= 2) return function.template operator()<2>();
+    if (n_points <= 3) return function.template operator()<3>();
+    if (n_points <= 4) return function.template operator()<4>();
+    if (n_points <= 5) return function.template operator()<5>();
+    n_points <= 6 ? function.template operator()<6>() : function.template operator()<8>();
+}
+
+// In registers or on the stack, where no store can change them.
+template <std::size_t K>
+LTS_INLINE std::array<Vec, K> broadcast_all(const std::array<double, K>& numbers) {
+    std::array<Vec, K> out;
+    for (std::size_t k = 0; k < K; ++k) out[k] = broadcast(numbers[k]);
     return out;
 }
-template <int K, int V>
-LTS_INLINE void store_tile(double* to, int first, const Tile<K, V>& tile) {
-    for (int k = 0; k < K; ++k)
-        for (int v = 0; v < V; ++v) store(to + ((first + v) * K + k) * kLanes, tile[at(k)][at(v)]);
-}
 
-// What a walk knows of its rows: `n_blocks` blocks of 64, whose words lie side by side.
-struct WalkRows {
-    const std::uint64_t* satisfied;  // [edge][block] a bit per row
-    const std::uint8_t* states;      // [treelet][row]
-    double* phi;                     // [player][output][row]
+// Blocks of rows that walk together: the more, the less it matters what a step costs by itself; but what is kept of
+// them should stay in a near cache.
+inline constexpr int kWalkBlocks = 2;
+
+// Where a walk takes its rows from, and puts what it finds.
+struct BlockRows {
+    const std::uint64_t* words;  // [condition of the chunk][block]: which rows go left
+    const std::uint64_t*
+        satisfied;  // [split of the tree][block]: which satisfy their player's edges above, if repeated
     int n_blocks;
+    int first, n_rows;   // of these blocks
+    double* phi;         // [player][output][row of these blocks]
+    std::size_t stride;  // of outputs, in doubles
 
-    int stride() const { return n_blocks * kBlockRows; }
-};
-
-// Which rows satisfy an edge, and which satisfied its player's edges above.
-template <bool kRepeated>
-struct EdgeRows {
-    const std::uint8_t *here, *above;
-
-    LTS_INLINE EdgeRows(const WalkRows& rows, int first_row, const Split& split, std::int32_t edge)
-        : here(bits(rows, first_row, edge)), above(kRepeated ? bits(rows, first_row, split.above) : nullptr) {}
-    LTS_INLINE Mask is_here(int v) const { return mask_at(here, v); }
-    LTS_INLINE Mask is_above(int v) const { return mask_at(above, v); }
-
-    LTS_INLINE static const std::uint8_t* bits(const WalkRows& rows, int first_row, std::int32_t edge) {
-        static_assert(std::endian::native == std::endian::little);
-        return reinterpret_cast<const std::uint8_t*>(rows.satisfied + at(edge * rows.n_blocks)) + first_row / 8;
-    }
-    LTS_INLINE static Mask mask_at(const std::uint8_t* bits, int v) {
-        return mask_of(std::uint64_t{bits[v * kLanes / 8]} >> (v * kLanes % 8));
+    // Which rows of a block go to the rare side of a split that asks this.
+    LTS_INLINE std::uint64_t to_rare(std::int32_t asks, int block) const {
+        const auto number = static_cast<std::uint32_t>(asks);
+        return words[std::size_t{number >> 1} * at(n_blocks) + at(block)] ^ -std::uint64_t{number & 1};
     }
 };
 
-// A constant for each point, by whether the row satisfies the edge.
+// A byte for each row: what it does at some splits.
+class BlockStates {
+  public:
+    // Bit i: does the i-th split send it to its rare side?
+    template <std::size_t n>
+    LTS_INLINE BlockStates(const BlockRows& rows, const std::array<std::int32_t, n>& asks) : first_(rows.first) {
+        for (int b = 0; b < rows.n_blocks; ++b) {
+            Bytes bytes;
+            for (std::size_t i = 0; i < n; ++i) bytes.add(rows.to_rare(asks[i], b), static_cast<std::uint8_t>(1 << i));
+            bytes.store(state_.data() + b * kBlockRows);
+        }
+    }
+    // Which outcome it has at the split of a repeated player.
+    LTS_INLINE BlockStates(const BlockRows& rows, std::int32_t number, std::int32_t asks) : first_(rows.first) {
+        for (int b = 0; b < rows.n_blocks; ++b) {
+            Bytes bytes;
+            bytes.add(rows.to_rare(asks, b), kStateBit[0]);
+            bytes.add(rows.satisfied[at(number) * at(rows.n_blocks) + at(b)], kStateBit[1]);
+            bytes.store(state_.data() + b * kBlockRows);
+        }
+    }
+    const std::uint8_t* at_vector(int v) const { return state_.data() + first_ + v * kLanes; }
+
+  private:
+    int first_;
+    alignas(64) std::array<std::uint8_t, kWalkBlocks * kBlockRows> state_;
+};
+
+// δ and f of a split of a new player, whose answer is a bit.
+template <int K, int kBit>
+class New {
+  public:
+    LTS_INLINE New(const BlockPoints<K>& points, const Split& split)
+        : t_(broadcast_all(points.t)),
+          ratio_(broadcast(split.ratio_at(0))),
+          delta_(-split.ratio_at(0), split.ratio_at(1)) {}
+
+    LTS_INLINE Vec delta(const Answers& answers) const { return delta_[answers]; }
+    LTS_INLINE Vec over_rare(Vec delta, int k) const { return fma(delta, t_[at(k)], ratio_); }
+
+  private:
+    std::array<Vec, K> t_;
+    Vec ratio_;
+    Either<kBit> delta_;
+};
+
+// A split of a new player, as the rows meet it.
 template <int K>
-struct EdgeConstant {
-    std::array<Vec, K> satisfied, unsatisfied;
-
-    LTS_INLINE explicit EdgeConstant(const double* from) {
-        for (int k = 0; k < K; ++k) {
-            unsatisfied[at(k)] = broadcast(from[2 * k]);
-            satisfied[at(k)] = broadcast(from[2 * k + 1]);
-        }
-    }
-    LTS_INLINE Vec at_point(int k, Mask is_here) const { return select(is_here, satisfied[at(k)], unsatisfied[at(k)]); }
-};
-
-// The way down an edge.
-template <int K, bool kRepeated>
-class Over {
+class MetNew {
   public:
-    LTS_INLINE Over(const EdgeRows<kRepeated>& rows, const double* factors) : rows_(rows), factor_(factors) {
-        if constexpr (kRepeated) unsatisfied_above_ = broadcast(factors[2 * K]);
-    }
-    template <int V>
-    LTS_INLINE Tile<K, V> operator()(Tile<K, V> c, int first) const {
-        for (int v = 0; v < V; ++v) {
-            const Mask is_here = rows_.is_here(first + v);
-            for (int k = 0; k < K; ++k) {
-                Vec factor = factor_.at_point(k, is_here);
-                if constexpr (kRepeated) factor = select(rows_.is_above(first + v), factor, unsatisfied_above_);
-                c[at(k)][at(v)] = c[at(k)][at(v)] * factor;
-            }
-        }
-        return c;
-    }
+    LTS_INLINE MetNew(const BlockPoints<K>& points, const Split& split, std::int32_t, const BlockRows& rows)
+        : split_(points, split), states_(rows, std::array{split.asks}) {}
+
+    class Here {  // some rows
+      public:
+        LTS_INLINE Here(const MetNew& met, int v)
+            : met_(met), delta_(met.split_.delta(answers_of<1>(met.states_.at_vector(v)))) {}
+        LTS_INLINE Vec delta() const { return delta_; }
+        LTS_INLINE Vec to_rare(Vec c, int k) const { return c * over(k); }
+        LTS_INLINE Vec to_common(Vec c, int k) const { return fnma(c, over(k), c); }
+        LTS_INLINE Vec together(Vec rare, Vec common, int k) const { return fma(over(k), rare - common, common); }
+        // κ·x
+        LTS_INLINE Vec by_kappa(Vec x, int) const { return x; }
+
+      private:
+        LTS_INLINE Vec over(int k) const { return met_.split_.over_rare(delta_, k); }
+
+        const MetNew& met_;
+        Vec delta_;
+    };
 
   private:
-    EdgeRows<kRepeated> rows_;
-    EdgeConstant<K> factor_;
-    Vec unsatisfied_above_;
+    New<K, 0> split_;
+    BlockStates states_;
 };
 
-// Where a split puts what comes back over an edge.
-struct Return {
-    double* phi;            // of its player
-    const double* sibling;  // H of the left edge, for the right one; null for the left one
-    double* h;              // where to leave H, or the sum of both; null if it is where it should be
-};
+// What a repeated player's split does to a row: unsatisfied above, it goes to the common or to the rare side;
+// satisfied, to either.
+using Outcomes = std::array<double, 4>;
 
-// The way back over an edge.
-template <int K, bool kRepeated>
-class Back {
+// A split of a repeated player. With u = t + (1-t)·c, τ = t/u and κ = c/u². As τ may be so near to 1 that 1 - τ has no
+// digits left, that is computed as (1-t)·c/u, and both edges have factors of their own.
+template <int K>
+class MetAgain {
   public:
-    LTS_INLINE Back(const EdgeRows<kRepeated>& rows, const double* differences, const Return& to)
-        : rows_(rows), difference_(differences), phi_(to.phi), sibling_(to.sibling), h_(to.h) {}
-    template <int V>
-    LTS_INLINE void operator()(Tile<K, V> h, int first) const {
-        for (int v = 0; v < V; ++v) {
-            const Mask is_here = rows_.is_here(first + v);
-            Vec sum = h[0][at(v)] * difference_.at_point(0, is_here);
-            for (int k = 1; k < K; ++k) sum = fma(h[at(k)][at(v)], difference_.at_point(k, is_here), sum);
-            if constexpr (kRepeated) sum = where(rows_.is_above(first + v), sum);
-            double* const phi = phi_ + (first + v) * kLanes;
-            store(phi, load(phi) + sum);
+    LTS_INLINE MetAgain(const BlockPoints<K>& points, const Split& split, std::int32_t number, const BlockRows& rows)
+        : states_(rows, number, split.asks) {
+        const double rare = split.ratio_at(0), common = split.ratio_at(1), c = split.absent_above;
+        delta_ = {0.0, 0.0, -rare, common};
+        for (std::size_t k = 0; k < K; ++k) {
+            const double per_u = 1.0 / (points.t[k] + points.absent[k] * c);
+            const double tau = points.t[k] * per_u, rest = points.absent[k] * c * per_u;
+            over_rare[k] = {rare, rare, rare * rest, tau + rare * rest};
+            over_common[k] = {common, common, tau + common * rest, common * rest};
+            kappa_[k] = c * per_u * per_u;
         }
-        if (sibling_ != nullptr) {
-            const auto left = load_tile<K, V>(sibling_, first);
-            for (int k = 0; k < K; ++k)
-                for (int v = 0; v < V; ++v) h[at(k)][at(v)] = left[at(k)][at(v)] + h[at(k)][at(v)];
-        }
-        if (h_ != nullptr) store_tile<K, V>(h_, first, h);
     }
+
+    class Here {
+      public:
+        LTS_INLINE Here(const MetAgain& met, int v) : met_(met), index_(index_of(met.states_.at_vector(v))) {}
+        LTS_INLINE Vec delta() const { return among(met_.delta_); }
+        LTS_INLINE Vec to_rare(Vec c, int k) const { return c * among(met_.over_rare[at(k)]); }
+        LTS_INLINE Vec to_common(Vec c, int k) const { return c * among(met_.over_common[at(k)]); }
+        LTS_INLINE Vec together(Vec rare, Vec common, int k) const {
+            return fma(among(met_.over_rare[at(k)]), rare, among(met_.over_common[at(k)]) * common);
+        }
+        LTS_INLINE Vec by_kappa(Vec x, int k) const { return x * broadcast(met_.kappa_[at(k)]); }
+        LTS_INLINE Vec among(const Outcomes& outcomes) const { return Table(outcomes.data())[index_]; }
+
+      private:
+        const MetAgain& met_;
+        Index index_;
+    };
+
+    alignas(32) std::array<Outcomes, K> over_rare, over_common;  // factors of both edges
 
   private:
-    EdgeRows<kRepeated> rows_;
-    EdgeConstant<K> difference_;
-    double* phi_;
-    const double* sibling_;
-    double* h_;
+    alignas(32) Outcomes delta_;
+    std::array<double, K> kappa_;
+    BlockStates states_;
 };
-
-// The way through a treelet: from C to H, with contributions to φ.
-template <int K, int kStates, int kPlayers>
-class Through {
-  public:
-    LTS_INLINE Through(const std::uint8_t* states, const Treelet& treelet, double* phi, std::size_t player_doubles,
-                       const double* table)
-        : states_(states), table_(table) {
-        for (int p = 0; p < kPlayers; ++p) phi_[at(p)] = phi + at(treelet.player[at(p)]) * player_doubles;
-    }
-    template <int V>
-    LTS_INLINE Tile<K, V> operator()(Tile<K, V> c, int first) const {
-        std::array<Index, V> index;
-        for (int v = 0; v < V; ++v) index[at(v)] = index_of(states_ + (first + v) * kLanes);
-        for (int p = 0; p < kPlayers; ++p) {
-            std::array<Vec, V> sum;
-            for (int k = 0; k < K; ++k) {
-                const Table<kStates> contribution(table_ + ((1 + p) * K + k) * kStates);
-                for (int v = 0; v < V; ++v) {
-                    const Vec term = contribution[index[at(v)]];
-                    sum[at(v)] = k == 0 ? c[0][at(v)] * term : fma(c[at(k)][at(v)], term, sum[at(v)]);
-                }
-            }
-            double* const phi = phi_[at(p)] + first * kLanes;
-            for (int v = 0; v < V; ++v) store(phi + v * kLanes, load(phi + v * kLanes) + sum[at(v)]);
-        }
-        for (int k = 0; k < K; ++k) {
-            const Table<kStates> factor(table_ + k * kStates);
-            for (int v = 0; v < V; ++v) c[at(k)][at(v)] = c[at(k)][at(v)] * factor[index[at(v)]];
-        }
-        return c;
-    }
-
-  private:
-    const std::uint8_t* states_;
-    std::array<double*, kPlayers> phi_;
-    const double* table_;
-};
-
-// Calls a function for all vectors, as many at once as pays.
-template <class Function>
-LTS_INLINE void each_vector(int n_vectors, const Function& function) {
-    int v = 0;
-    for (; v + kVectors <= n_vectors; v += kVectors) function.template operator()<kVectors>(v);
-    if constexpr (kVectors > 1)
-        for (; v < n_vectors; ++v) function.template operator()<1>(v);
-}
 
 template <int K>
 class BlockWalk {
   public:
     // `stack` has room for stack_doubles(…).
-    BlockWalk(const Tree& tree, int n_outputs, const WalkRows& rows, int first_row, int n_rows, double* stack)
+    BlockWalk(const Chunk& chunk, const Tree& tree, const BlockPoints<K>& points, const BlockRows& rows, double* stack)
         : tree_(tree),
-          n_outputs_(n_outputs),
+          p_(points),
           rows_(rows),
-          player_doubles_(at(n_outputs * rows.stride())),
-          first_row_(first_row),
-          n_vectors_((n_rows + kLanes - 1) / kLanes),
-          stack_c_(stack),
-          stack_h_(stack + at(tree.n_levels + 1) * level_doubles()) {}
+          values_(chunk.values_of(tree, 0)),
+          numbers_(chunk.bottom_number.data() + tree.first_number),
+          n_outputs_(chunk.n_outputs),
+          n_vectors_((rows.n_rows + kLanes - 1) / kLanes),
+          size_(at(n_vectors_) * kVector),
+          stack_(stack) {}
 
-    void run(const double* scalars, const double* tables) {
-        scalars_ = scalars;
-        tables_ = tables;
-        each([&]<int V>(int v) LTS_INLINED { store_tile<K, V>(stack_c_, v, one<V>()); });
-        for (const auto& step : tree_.steps) {
-            const auto& split = tree_.splits[at(step.split)];
-            const bool is_repeated = split.above >= 0;
-            switch (step.kind) {
-                case Step::Kind::descend:
-                    is_repeated ? descend<true>(step, split) : descend<false>(step, split);
-                    break;
-                case Step::Kind::close:
-                    for (int side = 0; side < 2; ++side)
-                        is_repeated ? close<true>(step, split, side) : close<false>(step, split, side);
-                    break;
-                case Step::Kind::whole:
-                    for (int output = 0; output < n_outputs_; ++output) whole(output);
-                    break;
-            }
-        }
+    static std::size_t stack_doubles(int n_levels, int n_outputs, int n_rows) {
+        return at(n_levels + 1) * at(2 * n_outputs) * at((n_rows + kLanes - 1) / kLanes) * kVector;
+    }
+
+    void run() const {
+        for (int v = 0; v < n_vectors_; ++v)
+            for (int k = 0; k < K; ++k) store(c_at(-1, 0) + place(v, k), broadcast(p_.weight[at(k)]));
+        for (const auto& step : tree_.steps) (this->*kActions[step.op])(step);
     }
 
   private:
-    template <int V>
-    LTS_INLINE static Tile<K, V> one() {
-        Tile<K, V> out;
-        for (auto& point : out) point.fill(broadcast(1.0));
+    using AtPoints = std::array<Vec, K>;
+    using Action = void (BlockWalk::*)(const Step&) const;
+
+    static constexpr std::size_t kVector = std::size_t{K} * kLanes;  // doubles of a vector of rows
+
+    static std::size_t place(int v, int k) { return at(v) * kVector + at(k * kLanes); }
+    // Of every level, from the one above the root on: G of both children; and until the last output's is known, C in
+    // its place.
+    double* g_at(std::int32_t level, int side, int output) const {
+        return stack_ + (at(level + 1) * at(2 * n_outputs_) + at(2 * output + side)) * size_;
+    }
+    double* c_at(std::int32_t level, int side) const { return g_at(level, side, n_outputs_ - 1); }
+    double* c_of(const Step& step) const { return c_at(step.level - 1, step.side); }
+    double* g_of(const Step& step, int output) const { return g_at(step.level - 1, step.side, output); }
+    double value_of(std::int32_t child, int output) const { return values_[at(~child) * at(n_outputs_) + at(output)]; }
+    double* phi_of(std::int32_t player, int output) const {
+        return rows_.phi + at(player * n_outputs_ + output) * rows_.stride + at(rows_.first);
+    }
+    const Split& split_of(const Step& step) const { return tree_.splits[at(step.split)]; }
+
+    // φ += a·b
+    LTS_INLINE static void add(double* phi, int v, Vec a, Vec b) {
+        store(phi + v * kLanes, fma(a, b, load(phi + v * kLanes)));
+    }
+    LTS_INLINE static AtPoints load_points(const double* from, int v) {
+        AtPoints out;
+        for (int k = 0; k < K; ++k) out[at(k)] = load(from + place(v, k));
         return out;
     }
-    template <class Function>
-    LTS_INLINE void each(const Function& function) const {
-        each_vector(n_vectors_, function);
-    }
-    std::size_t level_doubles() const { return at(n_vectors_ * K * kLanes); }
-    double* c_of(std::int32_t level) const { return stack_c_ + at(level) * level_doubles(); }
-    double* h_of(std::int32_t level, int side, int output) const {
-        return stack_h_ + ((at(level) * 2 + at(side)) * at(n_outputs_) + at(output)) * level_doubles();
-    }
-    double* phi_of(std::int32_t player) const { return rows_.phi + at(player) * player_doubles_ + first_row_; }
-
-    const double* next_scalars(std::size_t n) {
-        const double* const here = scalars_;
-        scalars_ += n;
-        return here;
+    LTS_INLINE static void store_points(double* to, int v, const AtPoints& points) {
+        for (int k = 0; k < K; ++k) store(to + place(v, k), points[at(k)]);
     }
 
-    template <bool kRepeated>
-    [[gnu::noinline]] void descend(const Step& step, const Split& split) {
-        const EdgeRows<kRepeated> rows(rows_, first_row_, split, 2 * step.split + step.side);
-        const Over<K, kRepeated> over(rows, next_scalars(factor_scalars(split, K)));
-        const double* const from = c_of(step.level);
-        double* const to = c_of(step.level + 1);
-        each([&]<int V>(int v)
-                 LTS_INLINED { store_tile<K, V>(to, v, over.template operator()<V>(load_tile<K, V>(from, v), v)); });
-    }
+    // ---- splits -----------------------------------------------------------------------------------
 
-    // One edge of a split whose children are both known.
-    template <bool kRepeated>
-    void close(const Step& step, const Split& split, int side) {
-        const Child child = step.child[at(side)];
-        const EdgeRows<kRepeated> rows(rows_, first_row_, split, 2 * step.split + side);
-        const double* const factors = next_scalars(child == Child::inner ? 0 : factor_scalars(split, K));
-        const double* const values = next_scalars(child == Child::leaf ? at(n_outputs_) : 0);
-        const double* const differences = next_scalars(2 * K);
-        const double* const c = c_of(step.level);
-        double* phi = phi_of(split.player);
-        for (int output = 0; output < n_outputs_; ++output, phi += rows_.stride()) {
-            double* const h = h_of(step.level, step.side, output);
-            const double* const left = step.child[0] == Child::inner ? h_of(step.level + 1, 0, output) : h;
-            const bool is_left_inner = side == 0 && child == Child::inner;
-            const Return to{phi, side == 0 ? nullptr : left, is_left_inner ? nullptr : h};
-            if (child == Child::inner) {
-                from_inner(rows, differences, to, h_of(step.level + 1, side, output));
-            } else if (child == Child::leaf) {
-                from_leaf(rows, factors, differences, to, c, values[output]);
-            } else {
-                const auto number = step.target[at(side)];
-                with_treelet(tree_.treelets[at(number)], [&]<int kStates, int kPlayers>() LTS_INLINED {
-                    from_treelet<kRepeated, kStates, kPlayers>(rows, factors, differences, to, c, number, output);
-                });
+    // C, over the edges to children that have steps of their own.
+    template <class Met, Sides kSides>
+    void carry(const Step& step) const {
+        const Met met(p_, split_of(step), step.split, rows_);
+        const double* const from = c_of(step);
+        double *const rare = c_at(step.level, 0), *const common = c_at(step.level, 1);
+        for (int v = 0; v < n_vectors_; ++v) {
+            const typename Met::Here here(met, v);
+            for (int k = 0; k < K; ++k) {
+                const Vec c = load(from + place(v, k));
+                if constexpr (kSides != Sides::common) store(rare + place(v, k), here.to_rare(c, k));
+                if constexpr (kSides != Sides::rare) store(common + place(v, k), here.to_common(c, k));
             }
         }
     }
 
-    template <bool kRepeated>
-    [[gnu::noinline]] void from_inner(const EdgeRows<kRepeated>& rows, const double* differences, const Return& to,
-                                      const double* h) const {
-        const Back<K, kRepeated> back(rows, differences, to);
-        each([&]<int V>(int v) LTS_INLINED { back.template operator()<V>(load_tile<K, V>(h, v), v); });
-    }
-
-    template <bool kRepeated>
-    [[gnu::noinline]] void from_leaf(const EdgeRows<kRepeated>& rows, const double* factors, const double* differences,
-                                     const Return& to, const double* c, double value) const {
-        const Over<K, kRepeated> over(rows, factors);
-        const Back<K, kRepeated> back(rows, differences, to);
-        const Vec leaf = broadcast(value);
-        each([&]<int V>(int v) LTS_INLINED {
-            auto h = over.template operator()<V>(load_tile<K, V>(c, v), v);
-            for (auto& point : h)
-                for (auto& vector : point) vector = vector * leaf;
-            back.template operator()<V>(h, v);
-        });
-    }
-
-    template <bool kRepeated, int kStates, int kPlayers>
-    [[gnu::noinline]] void from_treelet(const EdgeRows<kRepeated>& rows, const double* factors,
-                                        const double* differences, const Return& to, const double* c,
-                                        std::int32_t number, int output) {
-        const Over<K, kRepeated> over(rows, factors);
-        const Back<K, kRepeated> back(rows, differences, to);
-        const auto through = next_treelet<kStates, kPlayers>(number, output);
-        each([&]<int V>(int v) LTS_INLINED {
-            const auto below = over.template operator()<V>(load_tile<K, V>(c, v), v);
-            back.template operator()<V>(through.template operator()<V>(below, v), v);
-        });
-    }
-
-    // The tree is one treelet.
-    void whole(int output) {
-        with_treelet(tree_.treelets[0], [&]<int kStates, int kPlayers>() {
-            const auto through = next_treelet<kStates, kPlayers>(0, output);
-            each([&]<int V>(int v) LTS_INLINED { through.template operator()<V>(one<V>(), v); });
-        });
-    }
-
-    // What is to be known of a treelet for one output; tables come in this order.
-    template <int kStates, int kPlayers>
-    LTS_INLINE Through<K, kStates, kPlayers> next_treelet(std::int32_t number, int output) {
-        const auto& treelet = tree_.treelets[at(number)];
-        const double* const table = tables_;
-        tables_ += (1 + kPlayers) * K * kStates;
-        const std::uint8_t* const states = rows_.states + at(number) * at(rows_.stride()) + first_row_;
-        return {states, treelet, phi_of(0) + output * rows_.stride(), player_doubles_, table};
-    }
-
-    // Calls a function whose template arguments are the numbers of states and players of a treelet.
-    template <class Function>
-    static void with_treelet(const Treelet& treelet, const Function& function) {
-        static_assert(kMaxTreeletBits == 4);
-        const auto with_players = [&]<int kStates>() LTS_INLINED {
-            switch (treelet.n_players) {
-                case 1:
-                    return function.template operator()<kStates, 1>();
-                case 2:
-                    return function.template operator()<kStates, 2>();
-                case 3:
-                    return function.template operator()<kStates, 3>();
-                default:
-                    return function.template operator()<kStates, 4>();
+    // G, from that of both children.
+    template <class Met, Leaf kLeaf>
+    void close(const Step& step) const {
+        const Split& split = split_of(step);
+        const Met met(p_, split, step.split, rows_);
+        const double* const c = c_of(step);
+        for (int output = 0; output < n_outputs_; ++output) {
+            const Vec leaf =
+                broadcast(kLeaf == Leaf::none ? 0.0 : value_of(split.child_at(kLeaf == Leaf::rare ? 0 : 1), output));
+            const double *const g_rare = g_at(step.level, 0, output), *const g_common = g_at(step.level, 1, output);
+            double *const g = g_of(step, output), *const phi = phi_of(split.player, output);
+            for (int v = 0; v < n_vectors_; ++v) {
+                const typename Met::Here here(met, v);
+                Vec sum = broadcast(0.0);
+                for (int k = 0; k < K; ++k) {
+                    const Vec rare = kLeaf == Leaf::rare ? leaf : load(g_rare + place(v, k));
+                    const Vec common = kLeaf == Leaf::common ? leaf : load(g_common + place(v, k));
+                    const Vec weight = here.by_kappa(load(c + place(v, k)), k);
+                    sum = k == 0 ? weight * (rare - common) : fma(weight, rare - common, sum);
+                    store(g + place(v, k), here.together(rare, common, k));
+                }
+                add(phi, v, here.delta(), sum);
             }
-        };
-        treelet.n_states() == 8 ? with_players.template operator()<8>() : with_players.template operator()<16>();
+        }
     }
+
+    // ---- bottoms ----------------------------------------------------------------------------------
+    //
+    // Each turns C of some rows into G, and gives its players their due.
+
+    // A bottom whose C is at hand.
+    template <class Bottom>
+    void alone(const Step& step) const {
+        const double* const c = c_of(step);
+        for (int output = 0; output < n_outputs_; ++output) {
+            const Bottom bottom(*this, step, output);
+            const BlockStates states(rows_, bottom.asks);
+            double* const g = g_of(step, output);
+            for (int v = 0; v < n_vectors_; ++v) {
+                AtPoints points = load_points(c, v);
+                bottom(points, v, answers_of<Bottom::kBits>(states.at_vector(v)));
+                store_points(g, v, points);
+            }
+        }
+    }
+
+    // A bottom below a split of a new player, whose C is at hand.
+    template <class Bottom, Place kPlace>
+    void below(const Step& step) const {
+        constexpr int kBits = Bottom::kBits;
+        constexpr bool is_rare = kPlace < Place::common_closing, is_closing = kPlace != Place::rare_first;
+        constexpr bool is_beside_leaf = kPlace == Place::rare_beside_leaf || kPlace == Place::common_beside_leaf;
+        const Split& split = split_of(step);
+        const New<K, kBits> edge(p_, split);
+        const double* const c = c_of(step);
+        for (int output = 0; output < n_outputs_; ++output) {
+            const Bottom bottom(*this, step, output);
+            std::array<std::int32_t, kBits + 1> asks;
+            std::copy_n(bottom.asks.begin(), kBits, asks.begin());
+            asks[kBits] = split.asks;
+            const BlockStates states(rows_, asks);
+            const Vec leaf = broadcast(is_beside_leaf ? value_of(split.child_at(is_rare ? 1 : 0), output) : 0.0);
+            const double* const sibling = g_at(step.level, is_rare ? 1 : 0, output);
+            double* const g = is_closing ? g_of(step, output) : g_at(step.level, 0, output);
+            double* const phi = phi_of(split.player, output);
+            for (int v = 0; v < n_vectors_; ++v) {
+                const Answers answers = answers_of<kBits + 1>(states.at_vector(v));
+                const Vec delta = edge.delta(answers);
+                AtPoints points = load_points(c, v);
+                for (int k = 0; k < K; ++k) {
+                    const Vec over = edge.over_rare(delta, k);
+                    points[at(k)] = is_rare ? points[at(k)] * over : fnma(points[at(k)], over, points[at(k)]);
+                }
+                bottom(points, v, answers);
+                if constexpr (is_closing) {
+                    Vec sum = broadcast(0.0);
+                    for (int k = 0; k < K; ++k) {
+                        const Vec other = is_beside_leaf ? leaf : load(sibling + place(v, k));
+                        const Vec rare = is_rare ? points[at(k)] : other, common = is_rare ? other : points[at(k)];
+                        const Vec weight = load(c + place(v, k));
+                        sum = k == 0 ? weight * (rare - common) : fma(weight, rare - common, sum);
+                        points[at(k)] = fma(edge.over_rare(delta, k), rare - common, common);
+                    }
+                    add(phi, v, delta, sum);
+                }
+                store_points(g, v, points);
+            }
+        }
+    }
+
+    // What is known of a clean bottom (compile/bottoms.hpp). Numbers of leaves with several outputs would be most of a
+    // model, and are found when they are needed.
+    struct Record {
+        const Asked* asked;
+        const double* number;
+        double* phi;  // of the first player
+        std::size_t stride;
+        std::array<double, numbers_of(Bottom::three)> made;
+
+        LTS_INLINE Record(const BlockWalk& walk, const Step& step, Bottom bottom, int output)
+            : asked(&walk.tree_.asked[at(step.bottom)]),
+              number(walk.numbers_ + step.numbers),
+              phi(walk.phi_of(0, output)),
+              stride(at(walk.n_outputs_) * walk.rows_.stride) {
+            if (walk.n_outputs_ == 1) return;
+            CleanBottom(walk.tree_.splits, root_of(step.op, step.split, walk.split_of(step)), bottom)
+                .number([&](std::int32_t leaf) { return walk.value_of(~leaf, output); }, made.data());
+            number = made.data();
+        }
+
+        LTS_INLINE double* phi_of(int i) const { return phi + at(asked[i].player) * stride; }
+        template <int n>
+        LTS_INLINE std::array<std::int32_t, n> asks() const {
+            std::array<std::int32_t, n> out;
+            for (int i = 0; i < n; ++i) out[at(i)] = asked[i].asks;
+            return out;
+        }
+    };
+
+    // A split of two leaves: G = mean + t·slope, and what its player gets is slope · Σ C.
+    template <int kBit>
+    struct Tip {
+        double* phi;
+        Either<kBit> slope;
+
+        LTS_INLINE Tip(const Record& record, int i) : phi(record.phi_of(i)), slope(record.number + 2 * i) {}
+    };
+
+    // Two leaves.
+    class Leaves {
+      public:
+        static constexpr int kBits = 1;
+        std::array<std::int32_t, kBits> asks;
+
+        LTS_INLINE Leaves(const BlockWalk& walk, const Step& step, int output)
+            : Leaves(walk.p_, Record(walk, step, Bottom::leaves, output)) {}
+        LTS_INLINE void operator()(AtPoints& points, int v, const Answers& answers) const {
+            Vec sum = points[0];
+            for (int k = 1; k < K; ++k) sum = sum + points[at(k)];
+            const Vec slope = tip_.slope[answers];
+            add(tip_.phi, v, slope, sum);
+            for (int k = 0; k < K; ++k) points[at(k)] = fma(slope, t_[at(k)], mean_);
+        }
+
+      private:
+        LTS_INLINE Leaves(const BlockPoints<K>& points, const Record& record)
+            : asks(record.template asks<kBits>()),
+              tip_(record, 0),
+              t_(broadcast_all(points.t)),
+              mean_(broadcast(record.number[2])) {}
+
+        Tip<0> tip_;
+        AtPoints t_;
+        Vec mean_;
+    };
+
+    // Two leaves of a repeated player.
+    class LeavesAgain {
+      public:
+        static constexpr int kBits = 1;  // which nobody looks at
+        std::array<std::int32_t, kBits> asks{0};
+
+        LTS_INLINE LeavesAgain(const BlockWalk& walk, const Step& step, int output)
+            : LeavesAgain(walk, step.bottom, walk.tree_.splits[at(step.bottom)], output) {}
+        LTS_INLINE void operator()(AtPoints& points, int v, const Answers&) const {
+            const typename MetAgain<K>::Here here(met_, v);
+            Vec sum = here.by_kappa(points[0], 0);
+            for (int k = 1; k < K; ++k) sum = sum + here.by_kappa(points[at(k)], k);
+            add(phi_, v, here.delta() * apart_, sum);
+            for (int k = 0; k < K; ++k) points[at(k)] = here.among(value_[at(k)]);
+        }
+
+      private:
+        LTS_INLINE LeavesAgain(const BlockWalk& walk, std::int32_t number, const Split& split, int output)
+            : met_(walk.p_, split, number, walk.rows_), phi_(walk.phi_of(split.player, output)) {
+            const double rare = walk.value_of(split.child_at(0), output);
+            const double common = walk.value_of(split.child_at(1), output);
+            apart_ = broadcast(rare - common);
+            for (std::size_t k = 0; k < K; ++k)
+                for (std::size_t o = 0; o < 4; ++o)
+                    value_[k][o] = met_.over_rare[k][o] * rare + met_.over_common[k][o] * common;
+        }
+
+        MetAgain<K> met_;
+        double* phi_;
+        Vec apart_;
+        alignas(32) std::array<Outcomes, K> value_;
+    };
+
+    // A split of two tips, in three bits: G = mean + t·slope + t²·curve.
+    template <int kBit>
+    struct Twig {
+        Vec ratio, apart;
+        double* phi;
+        Either<kBit> delta;
+        Tip<kBit + 1> rare;
+        Tip<kBit + 2> common;
+
+        LTS_INLINE Twig(const Record& record, int i, double difference)
+            : ratio(broadcast(-record.number[2 * i])),
+              apart(broadcast(difference)),
+              phi(record.phi_of(i)),
+              delta(record.number + 2 * i),
+              rare(record, i + 1),
+              common(record, i + 2) {}
+
+        // Gives three players their due, from Σ C and Σ t·C; returns slope and curve.
+        LTS_INLINE std::array<Vec, 2> operator()(const Answers& answers, int v, Vec sum, Vec sum_t) const {
+            const Vec here = delta[answers], slope_rare = rare.slope[answers], slope_common = common.slope[answers];
+            const Vec bend = slope_rare - slope_common, sum_rare = fma(here, sum_t, ratio * sum);
+            add(phi, v, here, fma(bend, sum_t, apart * sum));
+            add(rare.phi, v, slope_rare, sum_rare);
+            add(common.phi, v, slope_common, sum - sum_rare);
+            return {fma(ratio, bend, fma(here, apart, slope_common)), here * bend};
+        }
+    };
+
+    // Up to three splits.
+    class Two {
+      public:
+        static constexpr int kBits = 3;
+        std::array<std::int32_t, kBits> asks;
+
+        LTS_INLINE Two(const BlockWalk& walk, const Step& step, int output)
+            : Two(walk.p_, Record(walk, step, Bottom::two, output)) {}
+        LTS_INLINE void operator()(AtPoints& points, int v, const Answers& answers) const {
+            Vec sum = points[0], sum_t = sum * t_[0];
+            for (int k = 1; k < K; ++k) {
+                sum = sum + points[at(k)];
+                sum_t = fma(points[at(k)], t_[at(k)], sum_t);
+            }
+            const auto [slope, curve] = twig_(answers, v, sum, sum_t);
+            for (int k = 0; k < K; ++k) points[at(k)] = fma(t_[at(k)], fma(t_[at(k)], curve, slope), mean_);
+        }
+
+      private:
+        LTS_INLINE Two(const BlockPoints<K>& points, const Record& record)
+            : asks(record.template asks<kBits>()),
+              twig_(record, 0, record.number[6]),
+              t_(broadcast_all(points.t)),
+              mean_(broadcast(record.number[7])) {}
+
+        Twig<0> twig_;
+        AtPoints t_;
+        Vec mean_;
+    };
+
+    // Up to seven.
+    class Three {
+      public:
+        static constexpr int kBits = 7;
+        std::array<std::int32_t, kBits> asks;
+
+        LTS_INLINE Three(const BlockWalk& walk, const Step& step, int output)
+            : Three(walk.p_, Record(walk, step, Bottom::three, output)) {}
+        LTS_INLINE void operator()(AtPoints& points, int v, const Answers& answers) const {
+            Vec sum = points[0], sum_t = sum * t_[0], sum_tt = sum * square_[0];
+            for (int k = 1; k < K; ++k) {
+                sum = sum + points[at(k)];
+                sum_t = fma(points[at(k)], t_[at(k)], sum_t);
+                sum_tt = fma(points[at(k)], square_[at(k)], sum_tt);
+            }
+            const Vec here = delta_[answers];
+            const Vec sum_rare = fma(here, sum_t, ratio_ * sum), sum_t_rare = fma(here, sum_tt, ratio_ * sum_t);
+            const auto [slope_rare, curve_rare] = rare_(answers, v, sum_rare, sum_t_rare);
+            const auto [slope_common, curve_common] = common_(answers, v, sum - sum_rare, sum_t - sum_t_rare);
+            const Vec bend = slope_rare - slope_common, twist = curve_rare - curve_common;
+            add(phi_, v, here, fma(twist, sum_tt, fma(bend, sum_t, apart_ * sum)));
+            const Vec slope = fma(ratio_, bend, fma(here, apart_, slope_common));
+            const Vec curve = fma(ratio_, twist, fma(here, bend, curve_common));
+            const Vec third = here * twist;
+            for (int k = 0; k < K; ++k)
+                points[at(k)] = fma(t_[at(k)], fma(t_[at(k)], fma(t_[at(k)], third, curve), slope), mean_);
+        }
+
+      private:
+        LTS_INLINE Three(const BlockPoints<K>& points, const Record& record)
+            : asks(record.template asks<kBits>()),
+              phi_(record.phi_of(0)),
+              rare_(record, 1, record.number[15]),
+              common_(record, 4, record.number[16]),
+              delta_(record.number),
+              ratio_(broadcast(-record.number[0])),
+              apart_(broadcast(record.number[14])),
+              mean_(broadcast(record.number[17])),
+              t_(broadcast_all(points.t)),
+              square_(broadcast_all(points.square)) {}
+
+        double* phi_;
+        Twig<1> rare_;
+        Twig<4> common_;
+        Either<0> delta_;
+        Vec ratio_, apart_, mean_;
+        AtPoints t_, square_;
+    };
+
+    // ---- what a step does -------------------------------------------------------------------------
+
+    static constexpr std::array<Action, kOps> actions() {
+        std::array<Action, kOps> out{};
+        add_splits<MetNew<K>>(out, false);
+        add_splits<MetAgain<K>>(out, true);
+        add_bottom<Leaves>(out, Bottom::leaves);
+        add_bottom<LeavesAgain>(out, Bottom::leaves_again);
+        add_bottom<Two>(out, Bottom::two);
+        add_bottom<Three>(out, Bottom::three);
+        return out;
+    }
+    template <class Met>
+    static constexpr void add_splits(std::array<Action, kOps>& to, bool is_repeated) {
+        to[carry_op(is_repeated, Sides::both)] = &BlockWalk::carry<Met, Sides::both>;
+        to[carry_op(is_repeated, Sides::rare)] = &BlockWalk::carry<Met, Sides::rare>;
+        to[carry_op(is_repeated, Sides::common)] = &BlockWalk::carry<Met, Sides::common>;
+        to[close_op(is_repeated, Leaf::none)] = &BlockWalk::close<Met, Leaf::none>;
+        to[close_op(is_repeated, Leaf::rare)] = &BlockWalk::close<Met, Leaf::rare>;
+        to[close_op(is_repeated, Leaf::common)] = &BlockWalk::close<Met, Leaf::common>;
+    }
+    template <class Class>
+    static constexpr void add_bottom(std::array<Action, kOps>& to, Bottom bottom) {
+        to[bottom_op(bottom, Place::alone)] = &BlockWalk::alone<Class>;
+        to[bottom_op(bottom, Place::rare_first)] = &BlockWalk::below<Class, Place::rare_first>;
+        to[bottom_op(bottom, Place::rare_closing)] = &BlockWalk::below<Class, Place::rare_closing>;
+        to[bottom_op(bottom, Place::rare_beside_leaf)] = &BlockWalk::below<Class, Place::rare_beside_leaf>;
+        to[bottom_op(bottom, Place::common_closing)] = &BlockWalk::below<Class, Place::common_closing>;
+        to[bottom_op(bottom, Place::common_beside_leaf)] = &BlockWalk::below<Class, Place::common_beside_leaf>;
+    }
+    static const std::array<Action, kOps> kActions;
 
     const Tree& tree_;
+    const BlockPoints<K>& p_;
+    BlockRows rows_;
+    const double* values_;   // of leaves
+    const double* numbers_;  // of clean bottoms
     int n_outputs_;
-    WalkRows rows_;
-    std::size_t player_doubles_;  // of φ
-    int first_row_;
     int n_vectors_;
-    double* stack_c_;                  // [level][vector][K]
-    double* stack_h_;                  // [level][side][output][vector][K]
-    const double* scalars_ = nullptr;  // constants still to be read
-    const double* tables_ = nullptr;
+    std::size_t size_;
+    double* stack_;
 };
 
-// Doubles of stack that a walk of this many rows needs at most.
-inline std::size_t stack_doubles(int n_levels, int n_outputs, int n_points, int n_rows) {
-    const int n_lanes = (n_rows + kLanes - 1) / kLanes * kLanes;
-    return at(n_levels + 1) * at(n_points) * at(n_lanes) * (1 + 2 * at(n_outputs));
-}
+template <int K>
+constexpr std::array<typename BlockWalk<K>::Action, kOps> BlockWalk<K>::kActions = BlockWalk<K>::actions();
 
 }  // namespace linear_treeshap::LTS_ISA
 LTS_END_ISA

@@ -11,28 +11,20 @@
 
 namespace linear_treeshap {
 
-// How rows go through trees that are not tables. Each way rounds in an order of its own, whatever the rows beside.
+// How rows go through trees. Each way rounds in an order of its own, whatever the rows beside.
 enum class Way {
-    by_points,       // one row after the other, the lanes of vectors being quadrature points (point_walk.hpp)
-    plainly,         // lanes are rows, and all numbers are computed on the way (plain_walk.hpp)
-    with_constants,  // lanes are rows, and what does not depend on them is made before (block_walk.hpp)
-};
-
-// Of the trees of a chunk, where they are kept; null, and they are made by whoever needs them.
-struct Kept {
-    const double *constants, *tables;
+    by_points,  // one row after the other, the lanes of vectors being quadrature points (point_walk.hpp)
+    in_blocks,  // lanes are rows (block_walk.hpp)
 };
 
 struct Kernel {
     std::string_view name;
-    // Precompute a tree's constants, or its table; `out` has room for expansion_doubles(…), or table_doubles(…).
-    void (*expand)(const Program&, const Chunk&, const Tree&, double* out);
-    void (*tabulate)(const Program&, const Chunk&, const Tree&, double* out);
-    // Adds the values that a chunk of trees gives to some rows to values[row][player][output].
-    void (*explain)(const Program&, const Chunk&, const RowsView&, Way, const Kept&, Workspace&, double* values);
-    // For which models plain walks are quicker however many rows there are (measured): narrow vectors compute sooner
-    // than they read constants from afar, and those of AVX2 sooner than they look up.
-    bool plain_for_large, plain_for_small;
+    // Computes the table of a tree that is one; `out` has room for Lookup::table_doubles(…).
+    void (*tabulate)(const Program&, const Chunk&, const Tree&, Workspace&, double* out);
+    // Adds the values that a chunk of trees gives to some rows to values[row][player][output]. `tables` are those of
+    // the chunk's trees, if they are kept.
+    void (*explain)(const Program&, const Chunk&, const RowsView&, Way, const double* tables, Workspace&,
+                    double* values);
 };
 
 // The kernels that this machine can run, the best first.

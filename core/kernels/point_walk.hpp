@@ -321,7 +321,7 @@ class RowByPoints {
         for (const auto& tree : chunk_.trees)
             if (tree.is_lookup()) {
                 look_up(tree, table);
-                table += table_doubles(tree, chunk_.n_outputs);
+                table += tree.lookup->table_doubles(chunk_.n_outputs);
             }
     }
     void look_up(const Tree& tree, const double* table) const {

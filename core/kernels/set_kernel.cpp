@@ -17,7 +17,7 @@
 #include <cstring>
 
 #include "kernels/conditions.hpp"
-#include "kernels/expansion.hpp"
+#include "kernels/edge_constants.hpp"
 #include "kernels/isa.hpp"
 #include "kernels/satisfied.hpp"
 #include "kernels/simd.hpp"

@@ -11,10 +11,10 @@
 //   select(mask, yes, no)            where(mask, yes): 0.0 in the other lanes; add_where(mask, a, b): b only there
 //   Square, transpose(square)        kLanes vectors, turned round
 //   gather(table, bytes)             table[bytes[lane]]
-//   Table<n>(entries)[index]         the same from 4, 8 or 16 entries; few entries; index_of(bytes), where a byte is
-//   the sum of the
+//   Table(entries)[index]            the same from four entries; index_of(bytes), where a byte is the sum of the
 //                                    kStateBit of each bit that is set
-//   Either<kBit>(no, yes)[answers]   one of two, by a bit of each lane's byte: answers_of<kBits>(bytes)
+//   Either<kBit>(no, yes)[answers]   one of two, by a bit of each lane's byte: answers_of<kBits>(bytes); two numbers
+//                                    that lie side by side are given by where they lie
 //   Bytes                            one for each of 64 rows, zero at first: add(rows, bits) sets bits that are not
 //                                    yet set in the rows whose bit is, store(to)
 //   at_most<kRows>(x, t, missing)    bit r: is x[r] <= t, or missing and `missing`? float and double

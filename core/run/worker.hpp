@@ -23,10 +23,11 @@ struct Workspace {
     Buffer<double> x;                            // [block][column][64 rows], of the model's number type
     Buffer<double> phi;                          // [walk][player, pair or set][output][rows of the walk]
     Buffer<double> stack;                        // what a walk keeps of each level
-    Buffer<double> expansion;                    // constants of the tree at hand
+    Buffer<double> expansion;                    // constants, or tables, of the trees at hand
     Buffer<double> values;                       // of a task, before they are written where they belong
-    Buffer<std::uint64_t> satisfied;             // [walk][edge][block of the walk] a bit per row
-    Buffer<std::uint8_t> states;                 // [walk][treelet][row of the walk]; of one row, edges it takes
+    Buffer<std::uint64_t> words;                 // [condition][block of the walk] a bit per row
+    Buffer<std::uint64_t> satisfied;             // [edge, or split][block of the walk] a bit per row
+    Buffer<std::uint8_t> states;                 // of one row, the edges it takes
     Buffer<double> background_x;                 // as x and satisfied, of background rows
     Buffer<std::uint64_t> background_satisfied;  //
 };

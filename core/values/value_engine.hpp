@@ -1,5 +1,5 @@
 // Path-dependent values of a compiled model: the kernel chosen for this machine and, for small models, the tables of
-// trees that are one; where vectors are wide, the constants of all others, too.
+// trees that are one.
 #pragma once
 
 #include <cstddef>
@@ -29,18 +29,13 @@ class ValueEngine {
     const Program& program() const { return program_; }
 
   private:
-    void keep_tables();
-    void keep_constants();
-    bool is_large() const;
     Way way_for(std::size_t n_rows) const;
-    bool makes_constants(Way way) const;
     std::size_t rows_per_task() const;
-    std::vector<std::size_t> cuts(std::size_t n_rows, int n_threads, bool is_expanding) const;
+    std::vector<std::size_t> cuts(std::size_t n_rows, int n_threads) const;
 
     const Program& program_;
     const Kernel& kernel_;
-    const bool touches_ends_;  // do points of its rules?
-    Buffer<double> tables_, constants_;
+    Buffer<double> tables_;
     std::size_t task_rows_;
 };
 

@@ -43,8 +43,8 @@ def rows(forest: TreeEnsemble) -> Float64:
     return random_rows(np.random.default_rng(2), forest, 1500)
 
 
-def test_bits_do_not_depend_on_keeping_constants_expanded() -> None:
-    """A model too large to keep expanded gives what its trees give one by one, chunk by chunk."""
+def test_a_model_of_many_chunks_gives_what_its_trees_give() -> None:
+    """One by one, and added up."""
     rng = np.random.default_rng(8)
     large = random_ensemble(rng, n_features=30, n_trees=150, max_depth=30, max_leaves=900)
     X = random_rows(rng, large, 70)

@@ -12,7 +12,7 @@ import pytest
 
 pytestmark = pytest.mark.skipif(sys.platform != "linux", reason="memory is read from /proc")
 
-#: So many nodes, or outputs, that constants are not kept expanded, or are so small that they do not count.
+#: So many nodes, or outputs, that all else does not count.
 SHAPES = {
     "depth 6": "copies(random_ensemble(rng, n_features=30, n_trees=20, max_depth=6, max_leaves=60), 1_200)",
     "depth 20": "copies(random_ensemble(rng, n_features=30, max_depth=20, max_leaves=8_000), 40)",
@@ -70,7 +70,7 @@ def test_a_compiled_model_takes_120_bytes_per_node_and_a_thread_64_megabytes(sha
 
 
 #: Where a thread would need more, if it kept all it could: values of every chunk, values in double on their
-#: way to float, the constants of a whole tree, every level of a deep one.
+#: way to float, every level of a deep one.
 LARGE = {
     "wide, many outputs": (
         "copies(random_ensemble(rng, n_features=2000, n_trees=9, max_depth=12, max_leaves=400, "

@@ -51,34 +51,23 @@ inline Mask mask_of(std::uint64_t bits) {
     return {_mm256_castsi256_pd(_mm256_load_si256(reinterpret_cast<const __m256i*>(lanes)))};
 }
 
-// A table of 4 doubles is 8 floats, which `vpermps` can permute; a further bit of the state chooses between two
-// such tables. `vpermps` reads the lowest three bits of every 32, `blendv` the sign: one register serves both.
+// A table of 4 doubles is 8 floats, which `vpermps` can permute.
 struct Index {
     __m256i i;
 };
-inline constexpr std::array<std::uint8_t, 4> kStateBit{0x02, 0x04, 0x80, 0x40};
+inline constexpr std::array<std::uint8_t, 2> kStateBit{2, 4};
 inline Index index_of(const std::uint8_t* states) {
     std::int32_t four;
     std::memcpy(&four, states, sizeof four);
-    const __m256i where = _mm256_setr_epi8(0, -1, -1, -1, 0, -1, -1, 0, 1, -1, -1, -1, 1, -1, -1, 1,  //
-                                           2, -1, -1, -1, 2, -1, -1, 2, 3, -1, -1, -1, 3, -1, -1, 3);
+    const __m256i where = _mm256_setr_epi8(0, -1, -1, -1, 0, -1, -1, -1, 1, -1, -1, -1, 1, -1, -1, -1,  //
+                                           2, -1, -1, -1, 2, -1, -1, -1, 3, -1, -1, -1, 3, -1, -1, -1);
     return {_mm256_or_si256(_mm256_shuffle_epi8(_mm256_set1_epi32(four), where), _mm256_set1_epi64x(1LL << 32))};
 }
-template <int kStates>
 struct Table {
     const double* entry;  // there are too few registers to keep it in
     explicit Table(const double* from) : entry(from) {}
     Vec operator[](Index i) const {
-        const auto four = [&](int p) {
-            return _mm256_castps_pd(_mm256_permutevar8x32_ps(_mm256_castpd_ps(_mm256_load_pd(entry + 4 * p)), i.i));
-        };
-        if constexpr (kStates == 4) return {four(0)};
-        const __m256d bit2 = _mm256_castsi256_pd(i.i);
-        __m256d out = _mm256_blendv_pd(four(0), four(1), bit2);
-        if constexpr (kStates == 16)
-            out = _mm256_blendv_pd(out, _mm256_blendv_pd(four(2), four(3), bit2),
-                                   _mm256_castsi256_pd(_mm256_slli_epi64(i.i, 1)));
-        return {out};
+        return {_mm256_castps_pd(_mm256_permutevar8x32_ps(_mm256_castpd_ps(_mm256_load_pd(entry)), i.i))};
     }
 };
 
@@ -96,6 +85,7 @@ template <int kBit>
 struct Either {
     __m256d entries;
     Either(double no, double yes) : entries(_mm256_setr_pd(no, yes, no, yes)) {}
+    explicit Either(const double* pair) : entries(_mm256_broadcast_pd(reinterpret_cast<const __m128d*>(pair))) {}
     Vec operator[](const Answers& answers) const {
         __m256i second = answers.i;
         if constexpr (kBit == 0) second = _mm256_add_epi64(second, second);

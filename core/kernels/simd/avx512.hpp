@@ -25,8 +25,7 @@ struct Mask {
 struct Index {
     __m512i i;
 };
-// What each bit of a treelet's state adds to the byte that `index_of` reads.
-inline constexpr std::array<std::uint8_t, 4> kStateBit{1, 2, 4, 8};
+inline constexpr std::array<std::uint8_t, 2> kStateBit{1, 2};
 
 inline constexpr int kLanes = 8;
 
@@ -53,20 +52,7 @@ inline Vec add_where(Mask m, Vec a, Vec b) { return {_mm512_mask_add_pd(a.v, m.m
 inline Index index_of(const std::uint8_t* states) {
     return {_mm512_maskz_cvtepu8_epi64(0xff, _mm_loadl_epi64(reinterpret_cast<const __m128i*>(states)))};
 }
-// A table of 4, 8 or 16 entries, and the entry that each lane's index names: one register permutation.
-template <int kStates>
 struct Table {
-    Vec part[kStates / 8];
-    explicit Table(const double* from) {
-        for (int i = 0; i < kStates / 8; ++i) part[i] = in_register(load(from + 8 * i));
-    }
-    Vec operator[](Index i) const {
-        if constexpr (kStates == 8) return {_mm512_maskz_permutexvar_pd(0xff, i.i, part[0].v)};
-        return {_mm512_permutex2var_pd(part[0].v, i.i, part[kStates / 8 - 1].v)};
-    }
-};
-template <>
-struct Table<4> {
     __m512d entries;
     explicit Table(const double* from) : entries(_mm512_maskz_broadcast_f64x4(0xff, _mm256_load_pd(from))) {}
     Vec operator[](Index i) const { return {_mm512_maskz_permutexvar_pd(0xff, i.i, entries)}; }
@@ -88,6 +74,7 @@ struct Either {
         constexpr __mmask8 with_bit = kBit % 3 == 0 ? 0xAA : kBit % 3 == 1 ? 0xCC : 0xF0;
         entries = _mm512_mask_blend_pd(with_bit, _mm512_set1_pd(no), _mm512_set1_pd(yes));
     }
+    explicit Either(const double* pair) : Either(pair[0], pair[1]) {}
     Vec operator[](const Answers& answers) const {
         return {_mm512_maskz_permutexvar_pd(0xff, answers.three[kBit / 3].i, entries)};
     }

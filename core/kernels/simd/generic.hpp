@@ -56,13 +56,12 @@ inline Mask mask_of(std::uint64_t bits) { return {kMasks[bits & ((1U << kLanes) 
 struct Index {
     IntVector i;
 };
-inline constexpr std::array<std::uint8_t, 4> kStateBit{1, 2, 4, 8};
+inline constexpr std::array<std::uint8_t, 2> kStateBit{1, 2};
 inline Index index_of(const std::uint8_t* states) {
     Index out{};
     for (int l = 0; l < kLanes; ++l) out.i[l] = states[l];
     return out;
 }
-template <int kStates>
 struct Table {
     const double* entry;
     explicit Table(const double* from) : entry(from) {}
@@ -82,6 +81,7 @@ template <int kBit>
 struct Either {
     Vec no, yes;
     Either(double if_not, double if_so) : no(broadcast(if_not)), yes(broadcast(if_so)) {}
+    explicit Either(const double* pair) : Either(pair[0], pair[1]) {}
     Vec operator[](const Answers& answers) const { return select({-((answers.i >> kBit) & IntVector{1, 1})}, yes, no); }
 };
 

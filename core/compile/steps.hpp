@@ -1,0 +1,63 @@
+// What a walk of blocks of rows (kernels/block_walk.hpp) does, in the order in which it does it. No branch of the walk
+// depends on a tree: all that there is to decide has been decided here.
+//
+// Of the two sides of a split, fewer training rows took the rare one; the other one is common.
+#pragma once
+
+#include <cstdint>
+
+namespace linear_treeshap {
+
+// What is below a split: anything, two leaves, or a clean bottom of two or three levels of splits at most, whose
+// players have none above, there or in it.
+enum class Below : std::uint8_t { anything, leaves, two, three };
+
+// Bottoms are taken in one step.
+enum class Bottom : std::uint8_t { leaves, leaves_again, two, three };
+inline constexpr int kBottoms = 4;
+
+// Where a bottom is. It has been given C; or it takes that over the edge from a split of a new player above it, and
+// closes that split if its sibling is known.
+enum class Place : std::uint8_t {
+    alone,
+    rare_first,  // its sibling is a bottom that comes next
+    rare_closing,
+    rare_beside_leaf,
+    common_closing,
+    common_beside_leaf,
+};
+inline constexpr int kPlaces = 6;
+
+// Which sides of a split C is carried to, and which of its children is a leaf when it is closed.
+enum class Sides : std::uint8_t { both, rare, common };
+enum class Leaf : std::uint8_t { none, rare, common };
+
+using Op = std::uint8_t;
+inline constexpr Op carry_op(bool is_repeated, Sides sides) {
+    return static_cast<Op>(3 * is_repeated + static_cast<int>(sides));
+}
+inline constexpr Op close_op(bool is_repeated, Leaf leaf) {
+    return static_cast<Op>(6 + 3 * is_repeated + static_cast<int>(leaf));
+}
+inline constexpr Op bottom_op(Bottom bottom, Place place) {
+    return static_cast<Op>(12 + kPlaces * static_cast<int>(bottom) + static_cast<int>(place));
+}
+inline constexpr int kOps = 12 + kPlaces * kBottoms;
+// Of a bottom's.
+inline constexpr Place place_of(Op op) { return static_cast<Place>((op - 12) % kPlaces); }
+
+struct Step {
+    Op op;
+    std::uint8_t side;     // which child of its parent the split is: 0, rare; 1, common
+    std::int32_t split;    // whose C is at hand
+    std::int32_t level;    // of the split: where its children's C and G are kept
+    std::int32_t bottom;   // the first of the tree's Asked that are the bottom's; of leaves_again, its split
+    std::int32_t numbers;  // the first of the bottom's numbers, in the tree's
+};
+
+// A split of a clean bottom: what it asks, as Split::asks, and whom it pays.
+struct Asked {
+    std::int32_t asks, player;
+};
+
+}  // namespace linear_treeshap
