@@ -33,11 +33,11 @@ inline constexpr int kMinWalkRows = 16;      // rows that walk together at least
 inline constexpr int kMaxChunkOutputs = 16;  // outputs of a vector leaf explained at once
 inline constexpr int kMaxLookupBits = 8;     // distinct conditions of a tree that becomes one table
 
-// An inner node. Its edges are numbered 2·split + side (0: left, 1: right).
-struct Split {
+// An inner node. Its edges are numbered 2·split + side (0: left, 1: right). It fills a line of a cache, because steps
+// come from all over a tree.
+struct alignas(64) Split {
     double threshold;
     double absent_above;        // c of this player's edges above; 1 if there are none
-    double rest_above;          // 1 - c of them, from the covers: where c is near 1, all of its digits would cancel
     double ratio[2];            // w of the left and the right edge, each 1 - the other, with all of its digits
     std::int32_t feature;       // column, in the chunk's numbering
     std::int32_t player;        // in the chunk's numbering
@@ -53,9 +53,6 @@ struct Split {
     // With the rare side as 0, and the common one as 1.
     std::int32_t child_at(std::size_t side) const { return child[side ^ rare_side]; }
     double ratio_at(std::size_t side) const { return ratio[side ^ rare_side]; }
-
-    // 1 - c with an edge of this split; both terms are positive, so no digit is lost.
-    double rest_with(int side) const { return rest_above + absent_above * ratio[1 - side]; }
 };
 
 // What the splits of a chunk ask of a row, each condition once: first numbers, column by column, then categories.

@@ -140,7 +140,7 @@ class TreeCompiler {
             auto& last = last_edge[static_cast<std::size_t>(split.player)];
             if (entering) {
                 split.above = last;
-                std::tie(split.absent_above, split.rest_above) = absent_weight(last);
+                split.absent_above = absent_weight(last);
                 if (last < 0) ++n_on_path;
                 most = std::max(most, n_on_path);
                 last = 2 * at;
@@ -188,11 +188,11 @@ class TreeCompiler {
         }
     }
 
-    // c of an edge, and 1 - c; of no edge, 1.
-    std::pair<double, double> absent_weight(std::int32_t edge) const {
-        if (edge < 0) return {1.0, 0.0};
+    // c of an edge; of no edge, 1.
+    double absent_weight(std::int32_t edge) const {
+        if (edge < 0) return 1.0;
         const auto& split = out_.splits[static_cast<std::size_t>(edge / 2)];
-        return {split.absent_above * split.ratio[edge % 2], split.rest_with(edge % 2)};
+        return split.absent_above * split.ratio[edge % 2];
     }
 
     // Splits whose edges have factors of their own: differences would do for those of new players, if the rule allows.

@@ -15,6 +15,7 @@
 #include <algorithm>
 #include <array>
 #include <cstring>
+#include <vector>
 
 #include "kernels/conditions.hpp"
 #include "kernels/edge_constants.hpp"
@@ -30,12 +31,6 @@ constexpr int kVectors = 2;
 
 // ---- constants ------------------------------------------------------------------------------------
 
-// γ of a player that is satisfied: (1-c)/u. Where it is not, γ is -1/(1-t), whatever c is.
-double gamma_satisfied(const Split& split, int side, const Rule& rule, int k) {
-    const double c = split.absent_above * split.ratio[side];
-    return split.rest_with(side) / (rule.point[at(k)] + rule.absent[at(k)] * c);
-}
-
 // Writes the constants of a tile in the order in which `SetWalk` reads them.
 class SetExpander {
   public:
@@ -46,7 +41,10 @@ class SetExpander {
           first_(tile.first),
           n_points_(tile.n_points),
           n_outputs_(chunk.n_outputs),
-          out_(out) {}
+          out_(out) {
+        for (const auto& split : tree.tree->splits)
+            rest_above_.push_back(split.above < 0 ? 0.0 : rest_with(split.above));
+    }
 
     void run() {
         for (int k = 0; k < n_points_; ++k) *out_++ = -1.0 / rule_.absent[at(first_ + k)];
@@ -54,7 +52,7 @@ class SetExpander {
             const auto& split = tree_.tree->splits[at(step.split)];
             if (step.kind == SetStep::Kind::descend) {
                 write_factors(split, step.side);
-                for (int k = 0; k < n_points_; ++k) *out_++ = gamma_satisfied(split, step.side, rule_, first_ + k);
+                for (int k = 0; k < n_points_; ++k) *out_++ = gamma_satisfied(step, k);
             } else if (step.kind == SetStep::Kind::twig) {
                 for (int output = 0; output < n_outputs_; ++output) write_twig(split, output);
             } else {
@@ -64,6 +62,19 @@ class SetExpander {
     }
 
   private:
+    // 1 - c with an edge, from the covers: where c is near 1, all of its digits would cancel. Both terms are positive.
+    double rest_with(std::int32_t edge) const {
+        const Split& split = tree_.tree->splits[at(edge / 2)];
+        return rest_above_[at(edge / 2)] + split.absent_above * split.ratio[1 - edge % 2];
+    }
+    // γ of a player that is satisfied: (1-c)/u. Where it is not, γ is -1/(1-t), whatever c is.
+    double gamma_satisfied(const SetStep& step, int k) const {
+        const Split& split = tree_.tree->splits[at(step.split)];
+        const double c = split.absent_above * split.ratio[step.side];
+        const auto point = at(first_ + k);
+        return rest_with(2 * step.split + step.side) / (rule_.point[point] + rule_.absent[point] * c);
+    }
+
     double leaf_value(const Split& split, int side, int output) const {
         return chunk_.values_of(*tree_.tree, ~split.child[side])[output];
     }
@@ -115,6 +126,7 @@ class SetExpander {
     const SetTree& tree_;
     const Rule& rule_;
     int first_, n_points_, n_outputs_;
+    std::vector<double> rest_above_;  // of each split, 1 - c of its player's edges above
     double* out_;
 };
 

@@ -218,6 +218,7 @@ class RowsInChunk {
             } else {
                 fetch(tree.splits);
                 fetch(tree.steps);
+                fetch(tree.asked);
                 std::uint64_t* const satisfied = work_.satisfied.reserve(tree.splits.size() * n);
                 find_satisfied_above(tree, words, n, satisfied);
                 walk(program_, chunk_, tree,
