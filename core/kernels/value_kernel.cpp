@@ -269,7 +269,7 @@ void explain(const Program& program, const Chunk& chunk, const RowsView& rows, W
 #define LTS_STRING(x) #x
 #define LTS_NAME(x) LTS_STRING(x)
 extern const Kernel kernel;
-const Kernel kernel{LTS_NAME(LTS_ISA), tabulate, explain};
+const Kernel kernel{LTS_NAME(LTS_ISA), tabulate, explain, kLanes == 8 ? 3 : 5};
 
 }  // namespace linear_treeshap::LTS_ISA
 LTS_END_ISA

@@ -35,7 +35,8 @@ ValueEngine::ValueEngine(const Program& program, const Kernel& kernel) : program
 }
 
 Way ValueEngine::way_for(std::size_t n_rows) const {
-    return n_rows <= kFewRows && !program_.rules.differences_lose_digits() ? Way::by_points : Way::in_blocks;
+    const bool few = n_rows <= std::min(kernel_.few_rows, kFewRows);
+    return few && !program_.rules.differences_lose_digits() ? Way::by_points : Way::in_blocks;
 }
 
 std::size_t ValueEngine::rows_per_task() const {

@@ -11,6 +11,7 @@ import numpy as np
 import numpy.typing as npt
 import pytest
 import zoo
+from few_rows import assert_same_values
 
 from linear_treeshap import InputError, TreeExplainer
 
@@ -157,7 +158,7 @@ def test_one_row_of_a_frame_whose_labels_are_all_numbers_is_read_as_in_the_frame
     model = getattr(pytest.importorskip(library), regressor)(**options).fit(frame, np.sin(_numbers()[:, 0]))
     explainer = TreeExplainer(model)
     assert frame.iloc[0].dtype == np.float64
-    np.testing.assert_array_equal(explainer.shap_values(frame.iloc[0]), explainer.shap_values(frame)[0])
+    assert_same_values(explainer.shap_values(frame.iloc[0])[None], explainer.shap_values(frame)[:1])
 
 
 def test_one_row_without_types_is_refused_where_the_model_knows_no_labels() -> None:
