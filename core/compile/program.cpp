@@ -197,13 +197,8 @@ class OpenChunk {
         chunk.n_leaves = leaf_node_.size();
         copy_values(e, first_value, chunk);
         number_bottoms(chunk);
-        for (const auto& tree : chunk.trees) {
-            chunk.max_splits = std::max(chunk.max_splits, static_cast<std::int32_t>(tree.splits.size()));
-            if (!tree.is_lookup()) continue;
-            const std::size_t table = tree.lookup->table_doubles(n_outputs);
-            chunk.max_table = std::max(chunk.max_table, table);
-            program.table_size += table;
-        }
+        for (const auto& tree : chunk.trees)
+            if (tree.is_lookup()) program.table_size += tree.lookup->table_doubles(n_outputs);
         program.n_leaves += chunk.n_leaves;
         program.chunks.push_back(std::move(chunk));
     }

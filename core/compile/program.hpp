@@ -137,8 +137,6 @@ struct Chunk {
     std::size_t table_begin = 0;        // where its tables lie if they are kept
     std::int32_t output = 0;            // first output
     std::int32_t n_outputs = 1;
-    std::int32_t max_splits = 0;  // of a tree
-    std::size_t max_table = 0;    // doubles
     std::size_t n_leaves = 0;
 
     const double* values_of(const Tree& tree, std::int32_t leaf) const {
