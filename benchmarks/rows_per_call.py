@@ -1,12 +1,14 @@
-"""Time per row against rows per call, and what cores gain: ``python -m benchmarks.rows_per_call``.
+"""Time per row against rows per call, and what cores gain: ``python -m benchmarks.rows_per_call [cores]``.
 
-Printed is a table in Markdown for a small and for a large model: milliseconds of one call, the best of
-several, with one thread and with all, beside XGBoost's own with one thread. Calls of one size are made in
-turns, because clocks wander; answers are compared first.
+Printed are tables in Markdown for a small and for a large model. By rows: milliseconds of one call, the best
+of several, with one thread and with all, beside XGBoost's own with one thread; answers are compared first.
+By cores: how many times as fast calls are on 2, 4, 8… threads as on one. Calls of one size are made in
+turns, because clocks wander.
 """
 
 from __future__ import annotations
 
+import sys
 import time
 from collections.abc import Callable
 
@@ -24,6 +26,8 @@ ALLOWED = 1e-5
 #: Leaves · rows, beyond which XGBoost takes longer than a minute for a line.
 MOST_FOR_PEER = 40_000_000
 ROUNDS, SECONDS = 3, 0.15
+#: By cores: rows of a call, for each depth.
+SIZES_BY_CORES = {6: (1_024, 20_000), 12: (1, 256, 4_096)}
 
 
 def best(call: Callable[[], object]) -> float:
@@ -67,7 +71,33 @@ def lines(depth: int) -> list[str]:
     return found
 
 
-def main() -> None:
+def gains(calls: dict[int, Callable[[], object]]) -> str:
+    """What calls gain on each number of threads, as cells of a table."""
+    took = dict.fromkeys(calls, np.inf)
+    for _ in range(ROUNDS):
+        for n_threads, call in calls.items():
+            took[n_threads] = min(took[n_threads], best(call))
+    return " | ".join(f"{took[1] / took[n]:.1f}" for n in calls if n > 1)
+
+
+def by_cores() -> None:
+    n_cpus = available_cpus()
+    threads = [2**i for i in range(n_cpus.bit_length()) if 2**i <= n_cpus]
+    print(f"| | rows | {' | '.join(f'{n} threads' for n in threads[1:])} |")
+    print(f"|---|---|{'---|' * (len(threads) - 1)}")
+    for depth, sizes in SIZES_BY_CORES.items():
+        problem = xgboost(100, depth, max(sizes))
+        explainers = {n: TreeExplainer(problem.model, n_jobs=n) for n in threads}
+        for n_rows in sizes:
+            rows = np.asarray(problem.rows[:n_rows], dtype=np.float32)
+            calls: dict[int, Callable[[], object]] = {
+                n: lambda rows=rows, one=one: one.shap_values(rows, check_additivity=False)  # type: ignore[misc]
+                for n, one in explainers.items()
+            }
+            print(f"| depth {depth} | {n_rows:,} | {gains(calls)} |", flush=True)
+
+
+def by_rows() -> None:
     print(f"| | rows | ms | ns per leaf·row | ms, {available_cpus()} threads | gain | XGBoost, ms | ratio |")
     print("|---|---|---|---|---|---|---|---|")
     for depth in DEPTHS:
@@ -75,4 +105,4 @@ def main() -> None:
 
 
 if __name__ == "__main__":
-    main()
+    by_cores() if sys.argv[1:] == ["cores"] else by_rows()

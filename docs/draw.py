@@ -1,5 +1,5 @@
-"""Draw the pictures of docs/how-it-works.md, the paper's tree and an integral that is a short sum, and of the
-quickstart: shap's plots of its explanation."""
+"""Draw the pictures of docs/how-it-works.md, the paper's tree and an integral that is a short sum; of the
+quickstart, shap's plots of its explanation; and of docs/performance.md, its table of rows per call."""
 
 from __future__ import annotations
 
@@ -49,7 +49,35 @@ def main() -> None:
         _draw_integral(axes)
         figure.savefig(IMAGES / "integral.png", dpi=130)
         plt.close(figure)
+        figure, panels = plt.subplots(1, 2, figsize=(10, 3.6), sharey=True, layout="constrained")
+        _draw_rows_per_call(panels)
+        figure.savefig(IMAGES / "rows-per-call.png", dpi=130)
+        plt.close(figure)
     _draw_quickstart()
+
+
+def _draw_rows_per_call(panels: np.ndarray) -> None:
+    """A panel for each model of the table: microseconds per row against rows per call."""
+    by_model: dict[str, list[list[str]]] = {}
+    for line in (IMAGES.parent / "performance.md").read_text(encoding="utf-8").splitlines():
+        cells = [cell.strip().replace(",", "") for cell in line.strip("|").split("|")]
+        if line.startswith("| depth") and len(cells) == 8:
+            by_model.setdefault(line.split("|")[1].strip(), []).append(cells)
+    for axes, (model, lines) in zip(panels, by_model.items(), strict=True):
+        for column, name, color in (
+            (6, "XGBoost, one thread", "#7d8b99"),
+            (2, "one thread", INK),
+            (4, "16 threads", TAKEN),
+        ):
+            known = [(int(cells[1]), float(cells[column])) for cells in lines if cells[column]]
+            n_rows, milliseconds = np.array(known).T
+            axes.loglog(n_rows, 1e3 * milliseconds / n_rows, color=color, marker="o", markersize=4)
+            axes.annotate(name, (n_rows[-1], 1e3 * milliseconds[-1] / n_rows[-1]), (-4, 7), color=color,
+                          textcoords="offset points", ha="right")  # fmt: skip
+        axes.set(title=model, xlabel="rows per call")
+        axes.grid(color=FAINT, linewidth=0.3)
+        axes.spines[["top", "right"]].set_visible(False)
+    panels[0].set_ylabel("µs per row")
 
 
 def _draw_quickstart() -> None:
