@@ -1,5 +1,5 @@
-// Which rows of a block satisfy which edges of a tree. (The kernel of values has this in its own order, and its own
-// idea of treelets.)
+// Which rows of a block satisfy which edges of a tree. (The kernel of values asks each condition of a chunk once, and
+// needs this of repeated players only.)
 #pragma once
 
 #include <cstddef>
