@@ -1,10 +1,9 @@
 // Clean bottoms: what a walk needs to know of up to seven splits that it takes in one step.
 //
 // They are listed from the root down, rare sides first. Where a leaf stands in a split's place, that split asks nothing
-// and its numbers are zero. Of each split there are two numbers, for rows that go to the common side and to the rare
-// one: of a split of two leaves, how G changes with t, δ times the difference of their values; of others δ itself. Then
-// follow, of each split that has splits below, the difference of what is expected on both sides, and what is expected
-// of all.
+// and its numbers are zero. Of each split there are two numbers, for rows that go right and for rows that go left: of a
+// split of two leaves, how G changes with t, δ times the difference of their values; of others δ itself. Then follow,
+// of each split that has splits below, the difference of what is expected on both sides, and what is expected of all.
 #pragma once
 
 #include <array>
@@ -81,8 +80,8 @@ class CleanBottom {
         if (number < 0) return value_of(~number);
         const Split& split = splits_[at(number)];
         const double rare = value_of(~split.child_at(0)), common = value_of(~split.child_at(1));
-        to[2 * i] = -split.ratio_at(0) * (rare - common);
-        to[2 * i + 1] = split.ratio_at(1) * (rare - common);
+        to[2 * i] = split.delta(1) * (rare - common);
+        to[2 * i + 1] = split.delta(0) * (rare - common);
         return split.ratio_at(0) * rare + split.ratio_at(1) * common;
     }
     template <class ValueOf>
@@ -95,8 +94,8 @@ class CleanBottom {
         to[2 * i] = to[2 * i + 1] = apart = 0.0;
         if (number < 0) return common;
         const Split& split = splits_[at(number)];
-        to[2 * i] = -split.ratio_at(0);
-        to[2 * i + 1] = split.ratio_at(1);
+        to[2 * i] = split.delta(1);
+        to[2 * i + 1] = split.delta(0);
         apart = rare - common;
         return split.ratio_at(0) * rare + split.ratio_at(1) * common;
     }

@@ -136,7 +136,7 @@ class OpenChunk {
         const Split* last = nullptr;
         for (Split* split : splits) {
             if (last == nullptr || condition_of(*last) != condition_of(*split)) add_condition(*split);
-            split->asks = 2 * (n_conditions() - 1) + split->rare_side;
+            split->asks = n_conditions() - 1;
             last = split;
         }
         forest_.column_conditions.shrink_to_fit();
@@ -165,7 +165,7 @@ class OpenChunk {
             tree.tree.first_number = n_numbers_;
             n_numbers_ += tree.n_numbers;
             for (const auto& [root, bottom] : tree.bottoms)
-                CleanBottom(tree.splits, root, bottom).ask(2 * n_conditions(), tree.asked);
+                CleanBottom(tree.splits, root, bottom).ask(n_conditions(), tree.asked);
         }
     }
     void number_bottoms(Chunk& chunk) const {

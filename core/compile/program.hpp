@@ -44,7 +44,7 @@ struct alignas(64) Split {
     std::int32_t above;         // the closest edge above of the same player; -1 if there is none
     std::int32_t child[2];      // a split, or ~leaf
     std::int32_t category_set;  // -1: numeric
-    std::int32_t asks;          // 2·condition, in the chunk's numbering, + rare side
+    std::int32_t asks;          // a condition, in the chunk's numbering
     bool missing_left;
     std::uint8_t rare_side;
     std::uint8_t bit;  // lookup trees: which of the tree's conditions this is
@@ -53,6 +53,9 @@ struct alignas(64) Split {
     // With the rare side as 0, and the common one as 1.
     std::int32_t child_at(std::size_t side) const { return child[side ^ rare_side]; }
     double ratio_at(std::size_t side) const { return ratio[side ^ rare_side]; }
+    // δ of a row that goes to the left (0) or right side (1): by how much it is surer of the rare one than all rows
+    // are.
+    double delta(std::size_t side) const { return side == rare_side ? ratio_at(1) : -ratio_at(0); }
 };
 
 // What the splits of a chunk ask of a row, each condition once: first numbers, column by column, then categories.

@@ -32,6 +32,7 @@
 #include "compile/program.hpp"
 #include "compile/steps.hpp"
 #include "kernels/isa.hpp"
+#include "kernels/many.hpp"
 #include "kernels/simd.hpp"
 
 LTS_BEGIN_ISA
@@ -40,7 +41,9 @@ namespace linear_treeshap::LTS_ISA {
 // Some quadrature points; those that are not there have no weight.
 template <int K>
 struct BlockPoints {
-    std::array<double, K> t, square, absent, weight;
+    static constexpr std::size_t kNumbers = (K + 3) / 4 * 4;  // whole quads
+    alignas(32) std::array<double, kNumbers> t, absent;
+    alignas(32) std::array<double, kNumbers> square, weight;
 
     BlockPoints(const Rule& rule, int first, int n_points) {
         t.fill(0.5);
@@ -66,8 +69,8 @@ void with_block_points(int n_points, const Function& function) {
 }
 
 // In registers or on the stack, where no store can change them.
-template <std::size_t K>
-LTS_INLINE std::array<Vec, K> broadcast_all(const std::array<double, K>& numbers) {
+template <int K>
+LTS_INLINE std::array<Vec, K> broadcast_all(const std::array<double, BlockPoints<K>::kNumbers>& numbers) {
     std::array<Vec, K> out;
     for (std::size_t k = 0; k < K; ++k) out[k] = broadcast(numbers[k]);
     return out;
@@ -79,30 +82,30 @@ inline constexpr int kWalkBlocks = 2;
 
 // Where a walk takes its rows from, and puts what it finds.
 struct BlockRows {
-    const std::uint64_t* words;  // [condition of the chunk][block]: which rows go left
-    const std::uint64_t*
-        satisfied;  // [split of the tree][block]: which satisfy their player's edges above, if repeated
-    int n_blocks;
-    int first, n_rows;   // of these blocks
-    double* phi;         // [player][output][row of these blocks]
-    std::size_t stride;  // of outputs, in doubles
+    const std::uint64_t* left;       // [condition of the chunk][block] which rows go left
+    const std::uint64_t* satisfied;  // [split of the tree][block] which satisfy their player's edges above, if repeated
+    int n_blocks;                    // of 64 rows
+    int first, n_rows;               // of these
+    double* phi;                     // [output][player][row]
+    std::size_t stride;              // of players, in doubles
+    std::size_t n_players;
 
-    // Which rows of a block go to the rare side of a split that asks this.
-    LTS_INLINE std::uint64_t to_rare(std::int32_t asks, int block) const {
-        const auto number = static_cast<std::uint32_t>(asks);
-        return words[std::size_t{number >> 1} * at(n_blocks) + at(block)] ^ -std::uint64_t{number & 1};
+    LTS_INLINE std::uint64_t goes_left(std::int32_t asks, int block) const { return left[at(asks * n_blocks + block)]; }
+    LTS_INLINE std::uint64_t is_satisfied(std::int32_t split, int block) const {
+        return satisfied[at(split * n_blocks + block)];
     }
 };
 
 // A byte for each row: what it does at some splits.
 class BlockStates {
   public:
-    // Bit i: does the i-th split send it to its rare side?
+    // Bit i: does it go left at the i-th split?
     template <std::size_t n>
     LTS_INLINE BlockStates(const BlockRows& rows, const std::array<std::int32_t, n>& asks) : first_(rows.first) {
         for (int b = 0; b < rows.n_blocks; ++b) {
             Bytes bytes;
-            for (std::size_t i = 0; i < n; ++i) bytes.add(rows.to_rare(asks[i], b), static_cast<std::uint8_t>(1 << i));
+            for (std::size_t i = 0; i < n; ++i)
+                bytes.add(rows.goes_left(asks[i], b), static_cast<std::uint8_t>(1 << i));
             bytes.store(state_.data() + b * kBlockRows);
         }
     }
@@ -110,12 +113,12 @@ class BlockStates {
     LTS_INLINE BlockStates(const BlockRows& rows, std::int32_t number, std::int32_t asks) : first_(rows.first) {
         for (int b = 0; b < rows.n_blocks; ++b) {
             Bytes bytes;
-            bytes.add(rows.to_rare(asks, b), kStateBit[0]);
-            bytes.add(rows.satisfied[at(number) * at(rows.n_blocks) + at(b)], kStateBit[1]);
+            bytes.add(rows.goes_left(asks, b), kStateBit[0]);
+            bytes.add(rows.is_satisfied(number, b), kStateBit[1]);
             bytes.store(state_.data() + b * kBlockRows);
         }
     }
-    const std::uint8_t* at_vector(int v) const { return state_.data() + first_ + v * kLanes; }
+    const std::uint8_t* from(int row) const { return state_.data() + first_ + row; }
 
   private:
     int first_;
@@ -123,101 +126,125 @@ class BlockStates {
 };
 
 // δ and f of a split of a new player, whose answer is a bit.
-template <int K, int kBit>
+template <int kBit>
 class New {
   public:
-    LTS_INLINE New(const BlockPoints<K>& points, const Split& split)
-        : t_(broadcast_all(points.t)),
-          ratio_(broadcast(split.ratio_at(0))),
-          delta_(-split.ratio_at(0), split.ratio_at(1)) {}
+    LTS_INLINE explicit New(const Split& split)
+        : ratio_(broadcast(split.ratio_at(0))), delta_(split.delta(1), split.delta(0)) {}
 
-    LTS_INLINE Vec delta(const Answers& answers) const { return delta_[answers]; }
-    LTS_INLINE Vec over_rare(Vec delta, int k) const { return fma(delta, t_[at(k)], ratio_); }
+    template <int W, int kBits>
+    LTS_INLINE Many<W> delta(const ManyAnswers<W, kBits>& answers) const {
+        return answers.among(delta_);
+    }
+    template <int W>
+    LTS_INLINE Many<W> over_rare(const Many<W>& delta, Vec t) const {
+        return fma(delta, t, ratio_);
+    }
 
   private:
-    std::array<Vec, K> t_;
     Vec ratio_;
     Either<kBit> delta_;
 };
 
 // A split of a new player, as the rows meet it.
-template <int K>
+template <int K, int W>
 class MetNew {
   public:
+    using Rows = Many<W>;
+
     LTS_INLINE MetNew(const BlockPoints<K>& points, const Split& split, std::int32_t, const BlockRows& rows)
-        : split_(points, split), states_(rows, std::array{split.asks}) {}
+        : split_(split), t_(broadcast_all<K>(points.t)), states_(rows, std::array{split.asks}) {}
 
     class Here {  // some rows
       public:
         LTS_INLINE Here(const MetNew& met, int v)
-            : met_(met), delta_(met.split_.delta(answers_of<1>(met.states_.at_vector(v)))) {}
-        LTS_INLINE Vec delta() const { return delta_; }
-        LTS_INLINE Vec to_rare(Vec c, int k) const { return c * over(k); }
-        LTS_INLINE Vec to_common(Vec c, int k) const { return fnma(c, over(k), c); }
-        LTS_INLINE Vec together(Vec rare, Vec common, int k) const { return fma(over(k), rare - common, common); }
+            : met_(met), delta_(met.split_.delta(ManyAnswers<W, 1>(met.states_.from(v * W * kLanes)))) {}
+        LTS_INLINE Rows delta() const { return delta_; }
+        LTS_INLINE Rows to_rare(const Rows& c, int k) const { return c * over(k); }
+        LTS_INLINE Rows to_common(const Rows& c, int k) const { return fnma(c, over(k), c); }
+        LTS_INLINE Rows together(const Rows& rare, const Rows& common, int k) const {
+            return fma(over(k), rare - common, common);
+        }
         // κ·x
-        LTS_INLINE Vec by_kappa(Vec x, int) const { return x; }
+        LTS_INLINE Rows by_kappa(const Rows& x, int) const { return x; }
 
       private:
-        LTS_INLINE Vec over(int k) const { return met_.split_.over_rare(delta_, k); }
+        LTS_INLINE Rows over(int k) const { return met_.split_.over_rare(delta_, met_.t_[at(k)]); }
 
         const MetNew& met_;
-        Vec delta_;
+        Rows delta_;
     };
 
   private:
-    New<K, 0> split_;
+    New<0> split_;
+    std::array<Vec, K> t_;
     BlockStates states_;
 };
 
-// What a repeated player's split does to a row: unsatisfied above, it goes to the common or to the rare side;
-// satisfied, to either.
+// What a repeated player's split does to a row: unsatisfied above, it goes right or left; satisfied, either.
 using Outcomes = std::array<double, 4>;
+struct alignas(32) AlignedOutcomes : Outcomes {};
+inline constexpr AlignedOutcomes kUnsatisfied{{1.0, 1.0, 0.0, 0.0}}, kSatisfied{{0.0, 0.0, 1.0, 1.0}};
+inline constexpr AlignedOutcomes kGoes[2] = {{{0.0, 0.0, 0.0, 1.0}}, {{0.0, 0.0, 1.0, 0.0}}};  // left; right
 
 // A split of a repeated player. With u = t + (1-t)·c, τ = t/u and κ = c/u². As τ may be so near to 1 that 1 - τ has no
 // digits left, that is computed as (1-t)·c/u, and both edges have factors of their own.
-template <int K>
+template <int K, int W>
 class MetAgain {
   public:
+    using Rows = Many<W>;
+
     LTS_INLINE MetAgain(const BlockPoints<K>& points, const Split& split, std::int32_t number, const BlockRows& rows)
         : states_(rows, number, split.asks) {
-        const double rare = split.ratio_at(0), common = split.ratio_at(1), c = split.absent_above;
-        delta_ = {0.0, 0.0, -rare, common};
-        for (std::size_t k = 0; k < K; ++k) {
-            const double per_u = 1.0 / (points.t[k] + points.absent[k] * c);
-            const double tau = points.t[k] * per_u, rest = points.absent[k] * c * per_u;
-            over_rare[k] = {rare, rare, rare * rest, tau + rare * rest};
-            over_common[k] = {common, common, tau + common * rest, common * rest};
-            kappa_[k] = c * per_u * per_u;
+        constexpr std::size_t kNumbers = BlockPoints<K>::kNumbers;
+        alignas(32) std::array<double, kNumbers> tau, rest;
+        const Quad c = spread(split.absent_above);
+        for (std::size_t k = 0; k < kNumbers; k += 4) {
+            const Quad t = load_quad(&points.t[k]), absent = load_quad(&points.absent[k]) * c;
+            const Quad per_u = spread(1.0) / (t + absent);
+            store_quad(&tau[k], t * per_u);
+            store_quad(&rest[k], absent * per_u);
+            store_quad(&kappa_[k], c * per_u * per_u);
         }
+        const Quad unsatisfied = load_quad(kUnsatisfied.data()), satisfied = load_quad(kSatisfied.data());
+        const auto write = [&](std::size_t side, std::array<AlignedOutcomes, K>& to) LTS_INLINED {
+            const Quad ratio = spread(split.ratio_at(side)), goes = load_quad(kGoes[side ^ split.rare_side].data());
+            const Quad above = ratio * unsatisfied, here = ratio * satisfied;
+            for (std::size_t k = 0; k < K; ++k)
+                store_quad(to[k].data(), fma(goes, spread(tau[k]), fma(here, spread(rest[k]), above)));
+        };
+        write(0, over_rare);
+        write(1, over_common);
+        const Quad goes = load_quad(kGoes[split.rare_side].data());
+        store_quad(delta_.data(), fnma(spread(split.ratio_at(0)), satisfied, goes));
     }
 
     class Here {
       public:
-        LTS_INLINE Here(const MetAgain& met, int v) : met_(met), index_(index_of(met.states_.at_vector(v))) {}
-        LTS_INLINE Vec delta() const { return among(met_.delta_); }
-        LTS_INLINE Vec to_rare(Vec c, int k) const { return c * among(met_.over_rare[at(k)]); }
-        LTS_INLINE Vec to_common(Vec c, int k) const { return c * among(met_.over_common[at(k)]); }
-        LTS_INLINE Vec together(Vec rare, Vec common, int k) const {
+        LTS_INLINE Here(const MetAgain& met, int v) : met_(met), indices_(met.states_.from(v * W * kLanes)) {}
+        LTS_INLINE Rows delta() const { return among(met_.delta_); }
+        LTS_INLINE Rows to_rare(const Rows& c, int k) const { return c * among(met_.over_rare[at(k)]); }
+        LTS_INLINE Rows to_common(const Rows& c, int k) const { return c * among(met_.over_common[at(k)]); }
+        LTS_INLINE Rows together(const Rows& rare, const Rows& common, int k) const {
             return fma(among(met_.over_rare[at(k)]), rare, among(met_.over_common[at(k)]) * common);
         }
-        LTS_INLINE Vec by_kappa(Vec x, int k) const { return x * broadcast(met_.kappa_[at(k)]); }
-        LTS_INLINE Vec among(const Outcomes& outcomes) const { return Table(outcomes.data())[index_]; }
+        LTS_INLINE Rows by_kappa(const Rows& x, int k) const { return x * broadcast(met_.kappa_[at(k)]); }
+        LTS_INLINE Rows among(const AlignedOutcomes& outcomes) const { return indices_.among(Table(outcomes.data())); }
 
       private:
         const MetAgain& met_;
-        Index index_;
+        ManyIndices<W> indices_;
     };
 
-    alignas(32) std::array<Outcomes, K> over_rare, over_common;  // factors of both edges
+    std::array<AlignedOutcomes, K> over_rare, over_common;  // factors of both edges
 
   private:
-    alignas(32) Outcomes delta_;
-    std::array<double, K> kappa_;
+    AlignedOutcomes delta_;
+    alignas(32) std::array<double, BlockPoints<K>::kNumbers> kappa_;
     BlockStates states_;
 };
 
-template <int K>
+template <int K, int W>
 class BlockWalk {
   public:
     // `stack` has room for stack_doubles(…).
@@ -228,27 +255,34 @@ class BlockWalk {
           values_(chunk.values_of(tree, 0)),
           numbers_(chunk.bottom_number.data() + tree.first_number),
           n_outputs_(chunk.n_outputs),
-          n_vectors_((rows.n_rows + kLanes - 1) / kLanes),
+          n_vectors_((rows.n_rows + kRows - 1) / kRows),
           size_(at(n_vectors_) * kVector),
           stack_(stack) {}
 
     static std::size_t stack_doubles(int n_levels, int n_outputs, int n_rows) {
-        return at(n_levels + 1) * at(2 * n_outputs) * at((n_rows + kLanes - 1) / kLanes) * kVector;
+        return at(n_levels + 1) * at(2 * n_outputs) * at((n_rows + kRows - 1) / kRows) * kVector;
     }
 
     void run() const {
         for (int v = 0; v < n_vectors_; ++v)
-            for (int k = 0; k < K; ++k) store(c_at(-1, 0) + place(v, k), broadcast(p_.weight[at(k)]));
+            for (int k = 0; k < K; ++k) store(c_at(-1, 0) + place(v, k), alike(broadcast(p_.weight[at(k)])));
         for (const auto& step : tree_.steps) (this->*kActions[step.op])(step);
     }
 
   private:
-    using AtPoints = std::array<Vec, K>;
+    using Rows = Many<W>;
+    using AtPoints = std::array<Rows, K>;
+    using Points = std::array<Vec, K>;
     using Action = void (BlockWalk::*)(const Step&) const;
 
-    static constexpr std::size_t kVector = std::size_t{K} * kLanes;  // doubles of a vector of rows
+    static constexpr int kRows = W * kLanes;                        // that take each operation together
+    static constexpr std::size_t kVector = std::size_t{K} * kRows;  // their doubles
 
-    static std::size_t place(int v, int k) { return at(v) * kVector + at(k * kLanes); }
+    static std::size_t place(int v, int k) { return at(v) * kVector + at(k * kRows); }
+    LTS_INLINE static Rows load_rows(const double* from) { return load_many<W>(from); }
+    LTS_INLINE static Rows alike(Vec all) {
+        return Rows::of([&](int) LTS_INLINED { return all; });
+    }
     // Of every level, from the one above the root on: G of both children; and until the last output's is known, C in
     // its place.
     double* g_at(std::int32_t level, int side, int output) const {
@@ -259,21 +293,13 @@ class BlockWalk {
     double* g_of(const Step& step, int output) const { return g_at(step.level - 1, step.side, output); }
     double value_of(std::int32_t child, int output) const { return values_[at(~child) * at(n_outputs_) + at(output)]; }
     double* phi_of(std::int32_t player, int output) const {
-        return rows_.phi + at(player * n_outputs_ + output) * rows_.stride + at(rows_.first);
+        return rows_.phi + (at(output) * rows_.n_players + at(player)) * rows_.stride + at(rows_.first);
     }
     const Split& split_of(const Step& step) const { return tree_.splits[at(step.split)]; }
 
     // φ += a·b
-    LTS_INLINE static void add(double* phi, int v, Vec a, Vec b) {
-        store(phi + v * kLanes, fma(a, b, load(phi + v * kLanes)));
-    }
-    LTS_INLINE static AtPoints load_points(const double* from, int v) {
-        AtPoints out;
-        for (int k = 0; k < K; ++k) out[at(k)] = load(from + place(v, k));
-        return out;
-    }
-    LTS_INLINE static void store_points(double* to, int v, const AtPoints& points) {
-        for (int k = 0; k < K; ++k) store(to + place(v, k), points[at(k)]);
+    LTS_INLINE static void add(double* phi, int v, const Rows& a, const Rows& b) {
+        store(phi + v * kRows, fma(a, b, load_rows(phi + v * kRows)));
     }
 
     // ---- splits -----------------------------------------------------------------------------------
@@ -287,7 +313,7 @@ class BlockWalk {
         for (int v = 0; v < n_vectors_; ++v) {
             const typename Met::Here here(met, v);
             for (int k = 0; k < K; ++k) {
-                const Vec c = load(from + place(v, k));
+                const Rows c = load_rows(from + place(v, k));
                 if constexpr (kSides != Sides::common) store(rare + place(v, k), here.to_rare(c, k));
                 if constexpr (kSides != Sides::rare) store(common + place(v, k), here.to_common(c, k));
             }
@@ -307,11 +333,11 @@ class BlockWalk {
             double *const g = g_of(step, output), *const phi = phi_of(split.player, output);
             for (int v = 0; v < n_vectors_; ++v) {
                 const typename Met::Here here(met, v);
-                Vec sum = broadcast(0.0);
+                Rows sum;
                 for (int k = 0; k < K; ++k) {
-                    const Vec rare = kLeaf == Leaf::rare ? leaf : load(g_rare + place(v, k));
-                    const Vec common = kLeaf == Leaf::common ? leaf : load(g_common + place(v, k));
-                    const Vec weight = here.by_kappa(load(c + place(v, k)), k);
+                    const Rows rare = kLeaf == Leaf::rare ? alike(leaf) : load_rows(g_rare + place(v, k));
+                    const Rows common = kLeaf == Leaf::common ? alike(leaf) : load_rows(g_common + place(v, k));
+                    const Rows weight = here.by_kappa(load_rows(c + place(v, k)), k);
                     sum = k == 0 ? weight * (rare - common) : fma(weight, rare - common, sum);
                     store(g + place(v, k), here.together(rare, common, k));
                 }
@@ -324,92 +350,87 @@ class BlockWalk {
     //
     // Each turns C of some rows into G, and gives its players their due.
 
-    // A bottom whose C is at hand.
-    template <class Bottom>
-    void alone(const Step& step) const {
-        const double* const c = c_of(step);
-        for (int output = 0; output < n_outputs_; ++output) {
-            const Bottom bottom(*this, step, output);
-            const BlockStates states(rows_, bottom.asks);
-            double* const g = g_of(step, output);
-            for (int v = 0; v < n_vectors_; ++v) {
-                AtPoints points = load_points(c, v);
-                bottom(points, v, answers_of<Bottom::kBits>(states.at_vector(v)));
-                store_points(g, v, points);
-            }
-        }
-    }
-
-    // A bottom below a split of a new player, whose C is at hand.
+    // A bottom whose C is at hand, or that is below a split of a new player whose C is.
     template <class Bottom, Place kPlace>
-    void below(const Step& step) const {
+    void take(const Step& step) const {
         constexpr int kBits = Bottom::kBits;
-        constexpr bool is_rare = kPlace < Place::common_closing, is_closing = kPlace != Place::rare_first;
+        constexpr bool has_edge = kPlace != Place::alone, is_rare = kPlace < Place::common_closing;
+        constexpr bool is_closing = has_edge && kPlace != Place::rare_first;
         constexpr bool is_beside_leaf = kPlace == Place::rare_beside_leaf || kPlace == Place::common_beside_leaf;
         const Split& split = split_of(step);
-        const New<K, kBits> edge(p_, split);
+        std::array<std::int32_t, kBits + 1> asks;
+        Bottom::ask(tree_, step, asks.data());
+        asks[kBits] = split.asks;
+        const BlockStates states(rows_, asks);
+        const New<kBits> edge(split);
+        const Points t = broadcast_all<K>(p_.t);
         const double* const c = c_of(step);
         for (int output = 0; output < n_outputs_; ++output) {
             const Bottom bottom(*this, step, output);
-            std::array<std::int32_t, kBits + 1> asks;
-            std::copy_n(bottom.asks.begin(), kBits, asks.begin());
-            asks[kBits] = split.asks;
-            const BlockStates states(rows_, asks);
             const Vec leaf = broadcast(is_beside_leaf ? value_of(split.child_at(is_rare ? 1 : 0), output) : 0.0);
             const double* const sibling = g_at(step.level, is_rare ? 1 : 0, output);
-            double* const g = is_closing ? g_of(step, output) : g_at(step.level, 0, output);
+            double* const g = has_edge && !is_closing ? g_at(step.level, 0, output) : g_of(step, output);
             double* const phi = phi_of(split.player, output);
             for (int v = 0; v < n_vectors_; ++v) {
-                const Answers answers = answers_of<kBits + 1>(states.at_vector(v));
-                const Vec delta = edge.delta(answers);
-                AtPoints points = load_points(c, v);
+                const ManyAnswers<W, kBits + 1> answers(states.from(v * kRows));
+                const Rows delta = edge.delta(answers);
+                AtPoints points;
                 for (int k = 0; k < K; ++k) {
-                    const Vec over = edge.over_rare(delta, k);
-                    points[at(k)] = is_rare ? points[at(k)] * over : fnma(points[at(k)], over, points[at(k)]);
+                    const Rows above = load_rows(c + place(v, k)), over = edge.over_rare(delta, t[at(k)]);
+                    points[at(k)] = !has_edge ? above : is_rare ? above * over : fnma(above, over, above);
                 }
-                bottom(points, v, answers);
+                bottom(points, t, v, answers);
                 if constexpr (is_closing) {
-                    Vec sum = broadcast(0.0);
+                    Rows sum;
                     for (int k = 0; k < K; ++k) {
-                        const Vec other = is_beside_leaf ? leaf : load(sibling + place(v, k));
-                        const Vec rare = is_rare ? points[at(k)] : other, common = is_rare ? other : points[at(k)];
-                        const Vec weight = load(c + place(v, k));
+                        const Rows other = is_beside_leaf ? alike(leaf) : load_rows(sibling + place(v, k));
+                        const Rows rare = is_rare ? points[at(k)] : other, common = is_rare ? other : points[at(k)];
+                        const Rows weight = load_rows(c + place(v, k));
                         sum = k == 0 ? weight * (rare - common) : fma(weight, rare - common, sum);
-                        points[at(k)] = fma(edge.over_rare(delta, k), rare - common, common);
+                        points[at(k)] = fma(edge.over_rare(delta, t[at(k)]), rare - common, common);
                     }
                     add(phi, v, delta, sum);
                 }
-                store_points(g, v, points);
+                for (int k = 0; k < K; ++k) store(g + place(v, k), points[at(k)]);
             }
         }
     }
 
-    // What is known of a clean bottom (compile/bottoms.hpp). Numbers of leaves with several outputs would be most of a
-    // model, and are found when they are needed.
-    struct Record {
-        const Asked* asked;
-        const double* number;
-        double* phi;  // of the first player
-        std::size_t stride;
-        std::array<double, numbers_of(Bottom::three)> made;
-
+    // What is known of a clean bottom (compile/bottoms.hpp).
+    class Record {
+      public:
         LTS_INLINE Record(const BlockWalk& walk, const Step& step, Bottom bottom, int output)
-            : asked(&walk.tree_.asked[at(step.bottom)]),
-              number(walk.numbers_ + step.numbers),
-              phi(walk.phi_of(0, output)),
-              stride(at(walk.n_outputs_) * walk.rows_.stride) {
-            if (walk.n_outputs_ == 1) return;
-            CleanBottom(walk.tree_.splits, root_of(step.op, step.split, walk.split_of(step)), bottom)
-                .number([&](std::int32_t leaf) { return walk.value_of(~leaf, output); }, made.data());
-            number = made.data();
-        }
+            : asked_(&walk.tree_.asked[at(step.bottom)]),
+              number_(walk.n_outputs_ == 1 ? walk.numbers_ + step.numbers
+                                           : walk.number(step, bottom, output, made_.data())),
+              phi_(walk.phi_of(0, output)),
+              stride_(walk.rows_.stride) {}
+        Record(const Record&) = delete;
 
-        LTS_INLINE double* phi_of(int i) const { return phi + at(asked[i].player) * stride; }
-        template <int n>
-        LTS_INLINE std::array<std::int32_t, n> asks() const {
-            std::array<std::int32_t, n> out;
-            for (int i = 0; i < n; ++i) out[at(i)] = asked[i].asks;
-            return out;
+        LTS_INLINE const double* number(int i) const { return number_ + i; }
+        LTS_INLINE double* phi_of(int i) const { return phi_ + at(asked_[i].player) * stride_; }
+        // The cover ratio of the rare side of an inner split.
+        LTS_INLINE Vec ratio(int i) const { return broadcast(-std::min(number_[2 * i], number_[2 * i + 1])); }
+
+      private:
+        const Asked* asked_;
+        std::array<double, numbers_of(Bottom::three)> made_;
+        const double* number_;
+        double* phi_;  // of the first player
+        std::size_t stride_;
+    };
+    // Numbers of leaves with several outputs would be most of a model, and are found when they are needed.
+    [[gnu::noinline]] const double* number(const Step& step, Bottom bottom, int output, double* to) const {
+        CleanBottom(tree_.splits, root_of(step.op, step.split, split_of(step)), bottom)
+            .number([&](std::int32_t leaf) { return value_of(~leaf, output); }, to);
+        return to;
+    }
+    template <Bottom kBottom>
+    struct Clean {
+        static constexpr int kBits = splits_of(kBottom);
+        LTS_INLINE static void ask(const Tree& tree, const Step& step, std::int32_t* to) {
+            const Asked* const asked = &tree.asked[at(step.bottom)];
+            for (int i = 0; i < kBits; ++i) to[i] = asked[i].asks;
         }
     };
 
@@ -419,48 +440,40 @@ class BlockWalk {
         double* phi;
         Either<kBit> slope;
 
-        LTS_INLINE Tip(const Record& record, int i) : phi(record.phi_of(i)), slope(record.number + 2 * i) {}
+        LTS_INLINE Tip(const Record& record, int i) : phi(record.phi_of(i)), slope(record.number(2 * i)) {}
     };
 
     // Two leaves.
-    class Leaves {
+    class Leaves : public Clean<Bottom::leaves> {
       public:
-        static constexpr int kBits = 1;
-        std::array<std::int32_t, kBits> asks;
-
         LTS_INLINE Leaves(const BlockWalk& walk, const Step& step, int output)
-            : Leaves(walk.p_, Record(walk, step, Bottom::leaves, output)) {}
-        LTS_INLINE void operator()(AtPoints& points, int v, const Answers& answers) const {
-            Vec sum = points[0];
+            : Leaves(Record(walk, step, Bottom::leaves, output)) {}
+        LTS_INLINE void operator()(AtPoints& points, const Points& t, int v, const auto& answers) const {
+            Rows sum = points[0];
             for (int k = 1; k < K; ++k) sum = sum + points[at(k)];
-            const Vec slope = tip_.slope[answers];
+            const Rows slope = answers.among(tip_.slope);
             add(tip_.phi, v, slope, sum);
-            for (int k = 0; k < K; ++k) points[at(k)] = fma(slope, t_[at(k)], mean_);
+            for (int k = 0; k < K; ++k) points[at(k)] = fma(slope, t[at(k)], mean_);
         }
 
       private:
-        LTS_INLINE Leaves(const BlockPoints<K>& points, const Record& record)
-            : asks(record.template asks<kBits>()),
-              tip_(record, 0),
-              t_(broadcast_all(points.t)),
-              mean_(broadcast(record.number[2])) {}
+        LTS_INLINE explicit Leaves(const Record& record) : tip_(record, 0), mean_(broadcast(*record.number(2))) {}
 
         Tip<0> tip_;
-        AtPoints t_;
         Vec mean_;
     };
 
     // Two leaves of a repeated player.
     class LeavesAgain {
       public:
-        static constexpr int kBits = 1;  // which nobody looks at
-        std::array<std::int32_t, kBits> asks{0};
+        static constexpr int kBits = 0;
+        LTS_INLINE static void ask(const Tree&, const Step&, std::int32_t*) {}
 
         LTS_INLINE LeavesAgain(const BlockWalk& walk, const Step& step, int output)
             : LeavesAgain(walk, step.bottom, walk.tree_.splits[at(step.bottom)], output) {}
-        LTS_INLINE void operator()(AtPoints& points, int v, const Answers&) const {
-            const typename MetAgain<K>::Here here(met_, v);
-            Vec sum = here.by_kappa(points[0], 0);
+        LTS_INLINE void operator()(AtPoints& points, const Points&, int v, const auto&) const {
+            const typename MetAgain<K, W>::Here here(met_, v);
+            Rows sum = here.by_kappa(points[0], 0);
             for (int k = 1; k < K; ++k) sum = sum + here.by_kappa(points[at(k)], k);
             add(phi_, v, here.delta() * apart_, sum);
             for (int k = 0; k < K; ++k) points[at(k)] = here.among(value_[at(k)]);
@@ -472,15 +485,17 @@ class BlockWalk {
             const double rare = walk.value_of(split.child_at(0), output);
             const double common = walk.value_of(split.child_at(1), output);
             apart_ = broadcast(rare - common);
-            for (std::size_t k = 0; k < K; ++k)
-                for (std::size_t o = 0; o < 4; ++o)
-                    value_[k][o] = met_.over_rare[k][o] * rare + met_.over_common[k][o] * common;
+            for (std::size_t k = 0; k < K; ++k) {
+                const Quad over_rare = load_quad(met_.over_rare[k].data());
+                const Quad over_common = load_quad(met_.over_common[k].data());
+                store_quad(value_[k].data(), fma(over_rare, spread(rare), over_common * spread(common)));
+            }
         }
 
-        MetAgain<K> met_;
+        MetAgain<K, W> met_;
         double* phi_;
         Vec apart_;
-        alignas(32) std::array<Outcomes, K> value_;
+        std::array<AlignedOutcomes, K> value_;
     };
 
     // A split of two tips, in three bits: G = mean + t·slope + t²·curve.
@@ -493,17 +508,19 @@ class BlockWalk {
         Tip<kBit + 2> common;
 
         LTS_INLINE Twig(const Record& record, int i, double difference)
-            : ratio(broadcast(-record.number[2 * i])),
+            : ratio(record.ratio(i)),
               apart(broadcast(difference)),
               phi(record.phi_of(i)),
-              delta(record.number + 2 * i),
+              delta(record.number(2 * i)),
               rare(record, i + 1),
               common(record, i + 2) {}
 
         // Gives three players their due, from Σ C and Σ t·C; returns slope and curve.
-        LTS_INLINE std::array<Vec, 2> operator()(const Answers& answers, int v, Vec sum, Vec sum_t) const {
-            const Vec here = delta[answers], slope_rare = rare.slope[answers], slope_common = common.slope[answers];
-            const Vec bend = slope_rare - slope_common, sum_rare = fma(here, sum_t, ratio * sum);
+        LTS_INLINE std::array<Rows, 2> operator()(const auto& answers, int v, const Rows& sum,
+                                                  const Rows& sum_t) const {
+            const Rows here = answers.among(delta), slope_rare = answers.among(rare.slope),
+                       slope_common = answers.among(common.slope);
+            const Rows bend = slope_rare - slope_common, sum_rare = fma(here, sum_t, ratio * sum);
             add(phi, v, here, fma(bend, sum_t, apart * sum));
             add(rare.phi, v, slope_rare, sum_rare);
             add(common.phi, v, slope_common, sum - sum_rare);
@@ -512,90 +529,78 @@ class BlockWalk {
     };
 
     // Up to three splits.
-    class Two {
+    class Two : public Clean<Bottom::two> {
       public:
-        static constexpr int kBits = 3;
-        std::array<std::int32_t, kBits> asks;
-
         LTS_INLINE Two(const BlockWalk& walk, const Step& step, int output)
-            : Two(walk.p_, Record(walk, step, Bottom::two, output)) {}
-        LTS_INLINE void operator()(AtPoints& points, int v, const Answers& answers) const {
-            Vec sum = points[0], sum_t = sum * t_[0];
+            : Two(Record(walk, step, Bottom::two, output)) {}
+        LTS_INLINE void operator()(AtPoints& points, const Points& t, int v, const auto& answers) const {
+            Rows sum = points[0], sum_t = sum * t[0];
             for (int k = 1; k < K; ++k) {
                 sum = sum + points[at(k)];
-                sum_t = fma(points[at(k)], t_[at(k)], sum_t);
+                sum_t = fma(points[at(k)], t[at(k)], sum_t);
             }
             const auto [slope, curve] = twig_(answers, v, sum, sum_t);
-            for (int k = 0; k < K; ++k) points[at(k)] = fma(t_[at(k)], fma(t_[at(k)], curve, slope), mean_);
+            for (int k = 0; k < K; ++k) points[at(k)] = fma(t[at(k)], fma(t[at(k)], curve, slope), mean_);
         }
 
       private:
-        LTS_INLINE Two(const BlockPoints<K>& points, const Record& record)
-            : asks(record.template asks<kBits>()),
-              twig_(record, 0, record.number[6]),
-              t_(broadcast_all(points.t)),
-              mean_(broadcast(record.number[7])) {}
+        LTS_INLINE explicit Two(const Record& record)
+            : twig_(record, 0, *record.number(6)), mean_(broadcast(*record.number(7))) {}
 
         Twig<0> twig_;
-        AtPoints t_;
         Vec mean_;
     };
 
     // Up to seven.
-    class Three {
+    class Three : public Clean<Bottom::three> {
       public:
-        static constexpr int kBits = 7;
-        std::array<std::int32_t, kBits> asks;
-
         LTS_INLINE Three(const BlockWalk& walk, const Step& step, int output)
             : Three(walk.p_, Record(walk, step, Bottom::three, output)) {}
-        LTS_INLINE void operator()(AtPoints& points, int v, const Answers& answers) const {
-            Vec sum = points[0], sum_t = sum * t_[0], sum_tt = sum * square_[0];
+        LTS_INLINE void operator()(AtPoints& points, const Points& t, int v, const auto& answers) const {
+            Rows sum = points[0], sum_t = sum * t[0], sum_tt = sum * square_[0];
             for (int k = 1; k < K; ++k) {
                 sum = sum + points[at(k)];
-                sum_t = fma(points[at(k)], t_[at(k)], sum_t);
+                sum_t = fma(points[at(k)], t[at(k)], sum_t);
                 sum_tt = fma(points[at(k)], square_[at(k)], sum_tt);
             }
-            const Vec here = delta_[answers];
-            const Vec sum_rare = fma(here, sum_t, ratio_ * sum), sum_t_rare = fma(here, sum_tt, ratio_ * sum_t);
+            const Rows here = answers.among(delta_);
+            const Rows sum_rare = fma(here, sum_t, ratio_ * sum), sum_t_rare = fma(here, sum_tt, ratio_ * sum_t);
             const auto [slope_rare, curve_rare] = rare_(answers, v, sum_rare, sum_t_rare);
             const auto [slope_common, curve_common] = common_(answers, v, sum - sum_rare, sum_t - sum_t_rare);
-            const Vec bend = slope_rare - slope_common, twist = curve_rare - curve_common;
+            const Rows bend = slope_rare - slope_common, twist = curve_rare - curve_common;
             add(phi_, v, here, fma(twist, sum_tt, fma(bend, sum_t, apart_ * sum)));
-            const Vec slope = fma(ratio_, bend, fma(here, apart_, slope_common));
-            const Vec curve = fma(ratio_, twist, fma(here, bend, curve_common));
-            const Vec third = here * twist;
+            const Rows slope = fma(ratio_, bend, fma(here, apart_, slope_common));
+            const Rows curve = fma(ratio_, twist, fma(here, bend, curve_common));
+            const Rows third = here * twist;
             for (int k = 0; k < K; ++k)
-                points[at(k)] = fma(t_[at(k)], fma(t_[at(k)], fma(t_[at(k)], third, curve), slope), mean_);
+                points[at(k)] = fma(t[at(k)], fma(t[at(k)], fma(t[at(k)], third, curve), slope), mean_);
         }
 
       private:
         LTS_INLINE Three(const BlockPoints<K>& points, const Record& record)
-            : asks(record.template asks<kBits>()),
-              phi_(record.phi_of(0)),
-              rare_(record, 1, record.number[15]),
-              common_(record, 4, record.number[16]),
-              delta_(record.number),
-              ratio_(broadcast(-record.number[0])),
-              apart_(broadcast(record.number[14])),
-              mean_(broadcast(record.number[17])),
-              t_(broadcast_all(points.t)),
-              square_(broadcast_all(points.square)) {}
+            : phi_(record.phi_of(0)),
+              rare_(record, 1, *record.number(15)),
+              common_(record, 4, *record.number(16)),
+              delta_(record.number(0)),
+              ratio_(record.ratio(0)),
+              apart_(broadcast(*record.number(14))),
+              mean_(broadcast(*record.number(17))),
+              square_(broadcast_all<K>(points.square)) {}
 
         double* phi_;
         Twig<1> rare_;
         Twig<4> common_;
         Either<0> delta_;
         Vec ratio_, apart_, mean_;
-        AtPoints t_, square_;
+        Points square_;
     };
 
     // ---- what a step does -------------------------------------------------------------------------
 
     static constexpr std::array<Action, kOps> actions() {
         std::array<Action, kOps> out{};
-        add_splits<MetNew<K>>(out, false);
-        add_splits<MetAgain<K>>(out, true);
+        add_splits<MetNew<K, W>>(out, false);
+        add_splits<MetAgain<K, W>>(out, true);
         add_bottom<Leaves>(out, Bottom::leaves);
         add_bottom<LeavesAgain>(out, Bottom::leaves_again);
         add_bottom<Two>(out, Bottom::two);
@@ -613,12 +618,11 @@ class BlockWalk {
     }
     template <class Class>
     static constexpr void add_bottom(std::array<Action, kOps>& to, Bottom bottom) {
-        to[bottom_op(bottom, Place::alone)] = &BlockWalk::alone<Class>;
-        to[bottom_op(bottom, Place::rare_first)] = &BlockWalk::below<Class, Place::rare_first>;
-        to[bottom_op(bottom, Place::rare_closing)] = &BlockWalk::below<Class, Place::rare_closing>;
-        to[bottom_op(bottom, Place::rare_beside_leaf)] = &BlockWalk::below<Class, Place::rare_beside_leaf>;
-        to[bottom_op(bottom, Place::common_closing)] = &BlockWalk::below<Class, Place::common_closing>;
-        to[bottom_op(bottom, Place::common_beside_leaf)] = &BlockWalk::below<Class, Place::common_beside_leaf>;
+        const auto add = [&]<Place... kPlace>() {
+            ((to[bottom_op(bottom, kPlace)] = &BlockWalk::take<Class, kPlace>), ...);
+        };
+        add.template operator()<Place::alone, Place::rare_first, Place::rare_closing, Place::rare_beside_leaf,
+                                Place::common_closing, Place::common_beside_leaf>();
     }
     static const std::array<Action, kOps> kActions;
 
@@ -633,8 +637,8 @@ class BlockWalk {
     double* stack_;
 };
 
-template <int K>
-constexpr std::array<typename BlockWalk<K>::Action, kOps> BlockWalk<K>::kActions = BlockWalk<K>::actions();
+template <int K, int W>
+constexpr std::array<typename BlockWalk<K, W>::Action, kOps> BlockWalk<K, W>::kActions = BlockWalk<K, W>::actions();
 
 }  // namespace linear_treeshap::LTS_ISA
 LTS_END_ISA

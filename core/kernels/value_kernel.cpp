@@ -17,17 +17,17 @@ namespace {
 
 // ---- conditions -----------------------------------------------------------------------------------
 
-// For every condition of a chunk, which rows of a walk's blocks go left: words[condition][block], a bit per row. After
-// the last comes what nobody asks: no row says yes.
+// For every condition of a chunk, which rows of a walk's blocks go left: left[condition][block]. After the last comes
+// what nobody asks: no row says yes.
 template <int kRows, class Number>
 void answer(const Program& program, const Conditions& conditions, const Number* x, std::size_t block_numbers,
-            std::size_t n_blocks, std::uint64_t* words) {
+            std::size_t n_blocks, std::uint64_t* left) {
     const double* const thresholds = conditions.thresholds.data();
-    for (std::size_t b = 0; b < n_blocks; ++b, x += block_numbers, ++words) {
+    for (std::size_t b = 0; b < n_blocks; ++b, x += block_numbers, ++left) {
         std::size_t i = 0;
         const auto compare = [&](const Number* column, std::size_t end, auto missing_left) LTS_INLINED {
             for (; i < end; ++i)
-                words[i * n_blocks] = at_most<kRows>(column, static_cast<Number>(thresholds[i]), missing_left);
+                left[i * n_blocks] = at_most<kRows>(column, static_cast<Number>(thresholds[i]), missing_left);
         };
         for (const auto& column : conditions.columns) {
             const Number* const numbers = x + at(column.feature) * kBlockRows;
@@ -35,29 +35,29 @@ void answer(const Program& program, const Conditions& conditions, const Number* 
                                 : compare(numbers, column.end, std::false_type());
         }
         for (const auto& question : conditions.categories)
-            words[i++ * n_blocks] =
+            left[i++ * n_blocks] =
                 in_set<kRows>(x + at(question.feature) * kBlockRows, program.category_sets[at(question.category_set)],
                               question.missing_left);
-        words[i * n_blocks] = 0;
+        left[i * n_blocks] = 0;
     }
 }
 
 // For every split of a repeated player, which rows satisfy its player's edges above.
-void find_satisfied_above(const Tree& tree, const std::uint64_t* words, std::size_t n_blocks,
-                          std::uint64_t* satisfied) {
+void find_satisfied_above(const Tree& tree, const std::uint64_t* left, std::size_t n_blocks, std::uint64_t* satisfied) {
+    const auto splits = tree.splits;  // a copy, which no store can change
     for (const auto number : tree.repeated) {
-        const auto above = tree.splits[at(number)].above;
+        const auto above = splits[at(number)].above;
         std::uint64_t* const to = satisfied + at(number) * n_blocks;
         if (above < 0) {
             std::fill_n(to, n_blocks, ~std::uint64_t{0});
             continue;
         }
-        const Split& there = tree.splits[at(above / 2)];
-        const std::uint64_t* const left = words + at(there.asks / 2) * n_blocks;
+        const Split& there = splits[at(above / 2)];
+        const std::uint64_t* const goes_left = left + at(there.asks) * n_blocks;
         const std::uint64_t other_side = above % 2 == 0 ? 0 : ~std::uint64_t{0};
         const std::uint64_t* const further = satisfied + at(above / 2) * n_blocks;
         for (std::size_t b = 0; b < n_blocks; ++b)
-            to[b] = (left[b] ^ other_side) & (there.above < 0 ? ~std::uint64_t{0} : further[b]);
+            to[b] = (goes_left[b] ^ other_side) & (there.above < 0 ? ~std::uint64_t{0} : further[b]);
     }
 }
 
@@ -68,24 +68,29 @@ void find_satisfied_above(const Tree& tree, const std::uint64_t* words, std::siz
 constexpr std::size_t kMaxStackDoubles = std::size_t{1} << 17;
 constexpr int kMaxPoints = 8;
 
+// Vectors that take every operation together, where registers hold what two of them need (measured).
+template <int K>
+constexpr int kTogether = kLanes == 8 && K <= 4 ? 2 : 1;
+
 void walk(const Program& program, const Chunk& chunk, const Tree& tree, const BlockRows& rows, Workspace& work) {
     const Rule& rule = program.rules.at(tree.n_points);
     const auto size = [&](int n_points, int n) {
-        return at(n_points) * BlockWalk<1>::stack_doubles(tree.n_levels, chunk.n_outputs, n);
+        return at(n_points) * BlockWalk<1, 1>::stack_doubles(tree.n_levels, chunk.n_outputs, n);
     };
-    const int most_points = size(kMaxPoints, kLanes) > kMaxStackDoubles ? 1 : kMaxPoints;
+    const int most_points = size(kMaxPoints, 2 * kLanes) > kMaxStackDoubles ? 1 : kMaxPoints;
     const int n_tiles = (tree.n_points + most_points - 1) / most_points;
     for (int tile = 0; tile < n_tiles; ++tile) {
         const int first = tree.n_points * tile / n_tiles, n_points = tree.n_points * (tile + 1) / n_tiles - first;
         with_block_points(n_points, [&]<int K>() {
             const BlockPoints<K> points(rule, first, n_points);
             int at_once = rows.n_blocks * kBlockRows;
-            while (at_once > kLanes && size(K, at_once) > kMaxStackDoubles) at_once /= 2;
+            while (at_once > 2 * kLanes && size(K, at_once) > kMaxStackDoubles) at_once /= 2;
             double* const stack = work.stack.reserve(size(K, at_once));
             BlockRows some = rows;
             for (some.first = 0; some.first < rows.n_rows; some.first += at_once) {
                 some.n_rows = std::min(at_once, rows.n_rows - some.first);
-                BlockWalk<K>(chunk, tree, points, some, stack).run();
+                some.n_rows <= kLanes ? BlockWalk<K, 1>(chunk, tree, points, some, stack).run()
+                                      : BlockWalk<K, kTogether<K>>(chunk, tree, points, some, stack).run();
             }
         });
     }
@@ -103,43 +108,43 @@ LTS_INLINE void fetch(std::span<const T> list) {
 // The walk, done for every combination of the tree's conditions as if each were a row.
 void tabulate(const Program& program, const Chunk& chunk, const Tree& tree, Workspace& work, double* out) {
     const std::size_t n_states = tree.lookup->n_states(), n_outputs = at(chunk.n_outputs);
-    std::uint64_t* const words = work.words.reserve(chunk.conditions.size() + 1);
+    std::uint64_t* const left = work.words.reserve(chunk.conditions.size() + 1);
     std::uint64_t* const satisfied = work.satisfied.reserve(tree.splits.size());
-    const std::size_t block_doubles = chunk.players.size() * n_outputs * kBlockRows;
+    const std::size_t n_players = chunk.players.size();
+    const std::size_t block_doubles = n_players * n_outputs * kBlockRows;
     double* const phi = work.values.reserve(block_doubles);
-    words[chunk.conditions.size()] = 0;
+    left[chunk.conditions.size()] = 0;
     for (std::size_t first = 0; first < n_states; first += kBlockRows) {
         const auto n_rows = static_cast<int>(std::min<std::size_t>(kBlockRows, n_states - first));
         for (const auto& split : tree.splits) {
-            std::uint64_t left = 0;
-            for (std::size_t r = 0; r < kBlockRows; ++r) left |= std::uint64_t{((first + r) >> split.bit) & 1} << r;
-            words[at(split.asks / 2)] = left;
+            std::uint64_t rows = 0;
+            for (std::size_t r = 0; r < kBlockRows; ++r) rows |= std::uint64_t{((first + r) >> split.bit) & 1} << r;
+            left[split.asks] = rows;
         }
-        find_satisfied_above(tree, words, 1, satisfied);
+        find_satisfied_above(tree, left, 1, satisfied);
         std::fill_n(phi, block_doubles, 0.0);
-        walk(program, chunk, tree, {words, satisfied, 1, 0, n_rows, phi, kBlockRows}, work);
+        walk(program, chunk, tree, {left, satisfied, 1, 0, n_rows, phi, kBlockRows, n_players}, work);
         const auto players = tree.lookup->players();
         for (std::size_t p = 0; p < players.size(); ++p)
             for (std::size_t o = 0; o < n_outputs; ++o)
-                std::copy_n(phi + (at(players[p]) * n_outputs + o) * kBlockRows, n_rows,
+                std::copy_n(phi + (o * n_players + at(players[p])) * kBlockRows, n_rows,
                             out + (p * n_outputs + o) * n_states + first);
     }
 }
 
-// `words` are those of a walk of n_blocks, from the block at hand on.
-void look_up_block(const Chunk& chunk, const Tree& tree, const double* table, const std::uint64_t* words,
-                   std::size_t n_blocks, int n_rows, double* phi, std::size_t stride) {
+// `left` is that of a walk of n_blocks, from the block at hand on, and so is φ.
+void look_up_block(const Chunk& chunk, const Tree& tree, const double* table, const std::uint64_t* left,
+                   std::size_t n_blocks, int n_rows, double* phi) {
     alignas(64) std::array<std::uint8_t, kBlockRows> index;
     Bytes outcome;
     const auto conditions = tree.lookup->conditions();
     for (std::size_t bit = 0; bit < conditions.size(); ++bit)
-        outcome.add(words[at(tree.splits[at(conditions[bit])].asks / 2) * n_blocks],
-                    static_cast<std::uint8_t>(1 << bit));
+        outcome.add(left[at(tree.splits[at(conditions[bit])].asks) * n_blocks], static_cast<std::uint8_t>(1 << bit));
     outcome.store(index.data());
     const std::size_t n_states = tree.lookup->n_states();
     for (const auto player : tree.lookup->players())
         for (int output = 0; output < chunk.n_outputs; ++output, table += n_states) {
-            double* const to = phi + at(player * chunk.n_outputs + output) * stride;
+            double* const to = phi + (at(output) * chunk.players.size() + at(player)) * n_blocks * kBlockRows;
             for (int r = 0; r < n_rows; r += kLanes) store(to + r, load(to + r) + gather(table, index.data() + r));
         }
 }
@@ -148,15 +153,13 @@ void look_up_block(const Chunk& chunk, const Tree& tree, const double* table, co
 
 void add_to_values(const Program& program, const Chunk& chunk, const double* phi, std::size_t stride,
                    std::size_t n_rows, double* values) {
-    const auto n_outputs = at(chunk.n_outputs);
     const auto row_doubles = at(program.n_players) * at(program.n_outputs);
-    for (std::size_t r = 0; r < n_rows; ++r, values += row_doubles) {
-        const double* from = phi + r;
+    for (std::size_t o = 0; o < at(chunk.n_outputs); ++o)
         for (const auto player : chunk.players) {
-            double* const to = values + at(player) * at(program.n_outputs) + at(chunk.output);
-            for (std::size_t o = 0; o < n_outputs; ++o, from += stride) to[o] += *from;
+            double* to = values + at(player) * at(program.n_outputs) + at(chunk.output) + o;
+            for (std::size_t r = 0; r < n_rows; ++r, to += row_doubles) *to += phi[r];
+            phi += stride;
         }
-    }
 }
 
 // A chunk of trees and some rows, kRows of every block.
@@ -164,10 +167,7 @@ template <int kRows, class Number>
 class RowsInChunk {
   public:
     RowsInChunk(const Program& program, const Chunk& chunk, const RowsView& rows, Workspace& work)
-        : program_(program), chunk_(chunk), rows_(rows), work_(work) {
-        block_numbers_ = chunk.columns.size() * kBlockRows;
-        block_doubles_ = chunk.players.size() * at(chunk.n_outputs) * kBlockRows;
-    }
+        : program_(program), chunk_(chunk), rows_(rows), work_(work) {}
 
     // Adds what the chunk gives to the rows. Tables are the kept ones, or made here, for all rows at hand.
     void explain(const double* tables, double* values) const {
@@ -175,7 +175,7 @@ class RowsInChunk {
         const std::size_t row_numbers = at(program_.n_columns),
                           row_doubles = at(program_.n_players * program_.n_outputs);
         const auto* data = static_cast<const Number*>(rows_.data);
-        for (std::size_t first = 0; first < rows_.n_rows; first += kWalkRows) {  // whose φ stay in a near cache
+        for (std::size_t first = 0; first < rows_.n_rows; first += kWalkRows) {
             const std::size_t n_rows = std::min(kWalkRows, rows_.n_rows - first);
             explain_walk(data + first * row_numbers, n_rows, tables, values + first * row_doubles);
         }
@@ -200,29 +200,32 @@ class RowsInChunk {
 
     void explain_walk(const Number* data, std::size_t n_rows, const double* tables, double* values) const {
         const std::size_t n = n_blocks(n_rows), stride = n * kBlockRows;
-        Number* const x = reinterpret_cast<Number*>(work_.x.reserve(n * block_numbers_));
+        const std::size_t block_numbers = chunk_.columns.size() * kBlockRows;
+        const auto rows_of = [&](std::size_t b) { return std::min<std::size_t>(kBlockRows, n_rows - b * kBlockRows); };
+        Number* const x = reinterpret_cast<Number*>(work_.x.reserve(n * block_numbers));
         for (std::size_t b = 0; b < n; ++b)
-            transpose_block(program_, chunk_, data + b * kBlockRows * at(program_.n_columns),
-                            std::min<std::size_t>(kBlockRows, n_rows - b * kBlockRows), x + b * block_numbers_);
-        std::uint64_t* const words = work_.words.reserve((chunk_.conditions.size() + 1) * n);
-        answer<kRows>(program_, chunk_.conditions, x, block_numbers_, n, words);
-        double* const phi = work_.phi.reserve(n * block_doubles_);
-        std::fill_n(phi, n * block_doubles_, 0.0);
+            transpose_block(program_, chunk_, data + b * kBlockRows * at(program_.n_columns), rows_of(b),
+                            x + b * block_numbers);
+        std::uint64_t* const left = work_.words.reserve((chunk_.conditions.size() + 1) * n);
+        answer<kRows>(program_, chunk_.conditions, x, block_numbers, n, left);
+        const std::size_t n_players = chunk_.players.size(), n_doubles = n_players * at(chunk_.n_outputs) * stride;
+        double* const phi = work_.phi.reserve(n_doubles);
+        std::fill_n(phi, n_doubles, 0.0);
         for (const auto& tree : chunk_.trees)
             if (tree.is_lookup()) {
                 for (std::size_t b = 0; b < n; ++b)
-                    look_up_block(chunk_, tree, tables, words + b, n,
-                                  static_cast<int>(std::min<std::size_t>(kBlockRows, n_rows - b * kBlockRows)),
-                                  phi + b * kBlockRows, stride);
+                    look_up_block(chunk_, tree, tables, left + b, n, static_cast<int>(rows_of(b)),
+                                  phi + b * kBlockRows);
                 tables += tree.lookup->table_doubles(chunk_.n_outputs);
             } else {
                 fetch(tree.splits);
                 fetch(tree.steps);
                 fetch(tree.asked);
                 std::uint64_t* const satisfied = work_.satisfied.reserve(tree.splits.size() * n);
-                find_satisfied_above(tree, words, n, satisfied);
+                find_satisfied_above(tree, left, n, satisfied);
                 walk(program_, chunk_, tree,
-                     {words, satisfied, static_cast<int>(n), 0, static_cast<int>(n_rows), phi, stride}, work_);
+                     {left, satisfied, static_cast<int>(n), 0, static_cast<int>(n_rows), phi, stride, n_players},
+                     work_);
             }
         add_to_values(program_, chunk_, phi, stride, n_rows, values);
     }
@@ -231,8 +234,6 @@ class RowsInChunk {
     const Chunk& chunk_;
     const RowsView& rows_;
     Workspace& work_;
-    std::size_t block_numbers_;  // of x
-    std::size_t block_doubles_;  // of φ
 };
 
 // Calls a function whose template arguments are how many rows of a block are there at most, and their numbers.
