@@ -12,7 +12,7 @@ namespace linear_treeshap {
 namespace {
 
 // Rows of a task: enough to read a tree from afar once and use it many times...
-constexpr std::size_t kTaskRows = 512;
+constexpr std::size_t kTaskRows = 256;
 // ...but never so many that nobody hears Ctrl-C for long.
 constexpr std::size_t kMaxTaskWork = 50'000'000;  // leaves · outputs · points · rows of a chunk: a tenth of a second
 
