@@ -57,27 +57,29 @@ def main() -> None:
 
 
 def _draw_rows_per_call(panels: np.ndarray) -> None:
-    """A panel for each model of the table: microseconds per row against rows per call."""
-    by_model: dict[str, list[list[str]]] = {}
-    for line in (IMAGES.parent / "performance.md").read_text(encoding="utf-8").splitlines():
-        cells = [cell.strip().replace(",", "") for cell in line.strip("|").split("|")]
-        if line.startswith("| depth") and len(cells) == 8:
-            by_model.setdefault(line.split("|")[1].strip(), []).append(cells)
-    for axes, (model, lines) in zip(panels, by_model.items(), strict=True):
-        for column, name, color in (
-            (6, "XGBoost, one thread", "#7d8b99"),
-            (2, "one thread", INK),
-            (4, "16 threads", TAKEN),
-        ):
-            known = [(int(cells[1]), float(cells[column])) for cells in lines if cells[column]]
-            n_rows, milliseconds = np.array(known).T
-            axes.loglog(n_rows, 1e3 * milliseconds / n_rows, color=color, marker="o", markersize=4)
-            axes.annotate(name, (n_rows[-1], 1e3 * milliseconds[-1] / n_rows[-1]), (-4, 7), color=color,
-                          textcoords="offset points", ha="right")  # fmt: skip
+    """A panel for each model of the table: microseconds per row against rows per call, of everyone in it."""
+    text = (IMAGES.parent / "performance.md").read_text(encoding="utf-8")
+    table = text[text.index("| | rows | ns per leaf·row") :].split("\n\n")[0].splitlines()
+    header, *lines = [[cell.strip() for cell in line.strip("|").split("|")] for line in table]
+    colors = dict(zip(header[3:], (TAKEN, "#c9822b", "#7d8b99", "#5b8c5a", "#9467bd"), strict=True))
+    models = dict.fromkeys(line[0] for line in lines[1:])
+    for axes, model in zip(panels, models, strict=True):
+        for column, name in enumerate(header[3:], 3):
+            known = [
+                (line[1], line[column].split()[0]) for line in lines if line[0] == model and line[column]
+            ]
+            if not known:
+                continue
+            n_rows, took = np.array([[float(cell.replace(",", "")) for cell in pair] for pair in known]).T
+            label = "linear-treeshap" if name == "ms" else name.removesuffix(", ms")
+            axes.loglog(
+                n_rows, 1e3 * took / n_rows, color=colors[name], marker="o", markersize=4, label=label
+            )
         axes.set(title=model, xlabel="rows per call")
         axes.grid(color=FAINT, linewidth=0.3)
         axes.spines[["top", "right"]].set_visible(False)
-    panels[0].set_ylabel("µs per row")
+    panels[0].set_ylabel("µs per row, one thread")
+    panels[0].legend(frameon=False, fontsize=8)
 
 
 def _draw_quickstart() -> None:
