@@ -182,10 +182,9 @@ class MetNew {
 };
 
 // What a repeated player's split does to a row: unsatisfied above, it goes right or left; satisfied, either.
-using Outcomes = std::array<double, 4>;
-struct alignas(32) AlignedOutcomes : Outcomes {};
-inline constexpr AlignedOutcomes kUnsatisfied{{1.0, 1.0, 0.0, 0.0}}, kSatisfied{{0.0, 0.0, 1.0, 1.0}};
-inline constexpr AlignedOutcomes kGoes[2] = {{{0.0, 0.0, 0.0, 1.0}}, {{0.0, 0.0, 1.0, 0.0}}};  // left; right
+struct alignas(32) Outcomes : std::array<double, 4> {};
+inline constexpr Outcomes kIsUnsatisfied{{1.0, 1.0, 0.0, 0.0}}, kIsSatisfied{{0.0, 0.0, 1.0, 1.0}};
+inline constexpr Outcomes kGoes[2] = {{{0.0, 0.0, 0.0, 1.0}}, {{0.0, 0.0, 1.0, 0.0}}};  // left; right
 
 // A split of a repeated player. With u = t + (1-t)·c, τ = t/u and κ = c/u². As τ may be so near to 1 that 1 - τ has no
 // digits left, that is computed as (1-t)·c/u, and both edges have factors of their own.
@@ -206,8 +205,8 @@ class MetAgain {
             store_quad(&rest[k], absent * per_u);
             store_quad(&kappa_[k], c * per_u * per_u);
         }
-        const Quad unsatisfied = load_quad(kUnsatisfied.data()), satisfied = load_quad(kSatisfied.data());
-        const auto write = [&](std::size_t side, std::array<AlignedOutcomes, K>& to) LTS_INLINED {
+        const Quad unsatisfied = load_quad(kIsUnsatisfied.data()), satisfied = load_quad(kIsSatisfied.data());
+        const auto write = [&](std::size_t side, std::array<Outcomes, K>& to) LTS_INLINED {
             const Quad ratio = spread(split.ratio_at(side)), goes = load_quad(kGoes[side ^ split.rare_side].data());
             const Quad above = ratio * unsatisfied, here = ratio * satisfied;
             for (std::size_t k = 0; k < K; ++k)
@@ -229,17 +228,17 @@ class MetAgain {
             return fma(among(met_.over_rare[at(k)]), rare, among(met_.over_common[at(k)]) * common);
         }
         LTS_INLINE Rows by_kappa(const Rows& x, int k) const { return x * broadcast(met_.kappa_[at(k)]); }
-        LTS_INLINE Rows among(const AlignedOutcomes& outcomes) const { return indices_.among(Table(outcomes.data())); }
+        LTS_INLINE Rows among(const Outcomes& outcomes) const { return indices_.among(Table(outcomes.data())); }
 
       private:
         const MetAgain& met_;
         ManyIndices<W> indices_;
     };
 
-    std::array<AlignedOutcomes, K> over_rare, over_common;  // factors of both edges
+    std::array<Outcomes, K> over_rare, over_common;  // factors of both edges
 
   private:
-    AlignedOutcomes delta_;
+    Outcomes delta_;
     alignas(32) std::array<double, BlockPoints<K>::kNumbers> kappa_;
     BlockStates states_;
 };
@@ -495,7 +494,7 @@ class BlockWalk {
         MetAgain<K, W> met_;
         double* phi_;
         Vec apart_;
-        std::array<AlignedOutcomes, K> value_;
+        std::array<Outcomes, K> value_;
     };
 
     // A split of two tips, in three bits: G = mean + t·slope + t²·curve.
