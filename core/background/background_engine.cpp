@@ -27,10 +27,10 @@ constexpr std::size_t kMaxTableBytes = std::size_t{256} << 20;
 // Doubles that a scan keeps for its rows, if that is enough for one block of them.
 constexpr std::size_t kMaxScanDoubles = std::size_t{1} << 19;
 
-// Many at once, since rows that are alike are explained once; fewer where paths are long or outputs are many.
+// Many at once, since rows that are alike are explained once; fewer where paths are long, or outputs of pairs are many.
 std::size_t rows_per_scan(const BackgroundTree& tree, std::int32_t n_outputs, bool of_pairs) {
     const std::size_t n_players = at(tree.n_players_on_path);
-    const std::size_t per_row = at(n_outputs) * n_players * (of_pairs ? n_players : 1);
+    const std::size_t per_row = of_pairs ? at(n_outputs) * n_players * n_players : n_players;
     return round_to_blocks(std::min(kScanRows, kMaxScanDoubles / std::max<std::size_t>(1, per_row)));
 }
 

@@ -263,6 +263,19 @@ def test_bits_do_not_depend_on_threads_that_read_the_background(
     assert values(again, rows[:50]).tobytes() == values(engine, rows[:50]).tobytes()
 
 
+@pytest.mark.parametrize("n_features", [10, 40])
+def test_bits_do_not_depend_on_how_many_kinds_of_rows_there_are(n_features: int) -> None:
+    """Few rows before a bottom are paid one by one, many together; of few features, players repeat in it."""
+    rng = np.random.default_rng(n_features)
+    ensemble = random_ensemble(rng, n_features=n_features, n_trees=3, max_depth=12, max_leaves=300)
+    background = Background(rows_as_read(rng, ensemble, 90), rng.random(90))
+    rows = rows_as_read(rng, ensemble, 600)
+    for kernel in _core.kernels():
+        engine = background_engine(ensemble, background, kernel=kernel, scan_only=True)
+        in_pieces = [values(engine, rows[first : first + 7]) for first in range(0, 70, 7)]
+        np.testing.assert_array_equal(values(engine, rows)[:70], np.concatenate(in_pieces))
+
+
 @pytest.mark.parametrize("dtype", ["float64", "float32"])
 def test_stumps_have_no_pairs(dtype: str) -> None:
     """In so many trees and so few rows, threads share trees; there is nothing to divide among them."""

@@ -5,6 +5,7 @@
 
 #include <algorithm>
 #include <array>
+#include <bit>
 #include <cstddef>
 #include <cstdint>
 #include <cstring>
@@ -235,27 +236,30 @@ inline std::uint64_t keep(const std::uint64_t* words, std::uint64_t whole, std::
     }
     return ~is_empty;
 }
-inline std::uint64_t having(const std::uint32_t* sets, int player) {
-    const __m128i to_sign = _mm_cvtsi32_si128(31 - player);
-    std::uint64_t out = 0;
-    for (int i = 0; i < 64; i += 8) {
-        const __m256i eight = _mm256_load_si256(reinterpret_cast<const __m256i*>(sets + i));
-        const auto bits =
-            static_cast<unsigned>(_mm256_movemask_ps(_mm256_castsi256_ps(_mm256_sll_epi32(eight, to_sign))));
-        out |= std::uint64_t{bits} << i;
+// For each of 256 masks, the lanes that are set, one after another.
+struct LaneLists {
+    alignas(64) std::uint8_t lane[256][8];
+    constexpr LaneLists() : lane{} {
+        for (unsigned bits = 0; bits < 256; ++bits)
+            for (unsigned l = 0, n = 0; l < 8; ++l)
+                if ((bits >> l & 1) != 0) lane[bits][n++] = static_cast<std::uint8_t>(l);
     }
-    return out;
-}
-inline std::uint64_t disjoint(const std::uint32_t* sets, std::uint32_t other) {
+};
+inline constexpr LaneLists kLaneLists{};
+inline std::size_t list_disjoint(const std::uint32_t* sets, std::size_t n, std::uint32_t other, std::uint32_t* to) {
     const __m256i all = _mm256_set1_epi32(static_cast<int>(other));
-    std::uint64_t out = 0;
-    for (int i = 0; i < 64; i += 8) {
+    std::size_t n_listed = 0;
+    for (std::size_t i = 0; i < n; i += 8) {
         const __m256i eight = _mm256_load_si256(reinterpret_cast<const __m256i*>(sets + i));
         const __m256i is_empty = _mm256_cmpeq_epi32(_mm256_and_si256(eight, all), _mm256_setzero_si256());
-        const auto bits = static_cast<unsigned>(_mm256_movemask_ps(_mm256_castsi256_ps(is_empty)));
-        out |= std::uint64_t{bits} << i;
+        const unsigned there = n - i >= 8 ? 0xff : (1U << (n - i)) - 1;
+        const unsigned which = static_cast<unsigned>(_mm256_movemask_ps(_mm256_castsi256_ps(is_empty))) & there;
+        const __m128i lanes = _mm_loadl_epi64(reinterpret_cast<const __m128i*>(kLaneLists.lane[which]));
+        _mm256_storeu_si256(reinterpret_cast<__m256i*>(to + n_listed),
+                            _mm256_add_epi32(_mm256_cvtepu8_epi32(lanes), _mm256_set1_epi32(static_cast<int>(i))));
+        n_listed += static_cast<std::size_t>(std::popcount(which));
     }
-    return out;
+    return n_listed;
 }
 
 }  // namespace linear_treeshap::LTS_ISA

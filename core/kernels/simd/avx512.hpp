@@ -6,6 +6,7 @@
 #include <immintrin.h>
 
 #include <array>
+#include <bit>
 #include <cstddef>
 #include <cstdint>
 #include <span>
@@ -195,19 +196,17 @@ inline std::uint64_t keep(const std::uint64_t* words, std::uint64_t whole, std::
     }
     return is_left;
 }
-inline std::uint64_t having(const std::uint32_t* sets, int player) {
-    const __m512i bit = _mm512_set1_epi32(static_cast<int>(1U << player));
-    std::uint64_t out = 0;
-    for (int i = 0; i < 64; i += 16)
-        out |= std::uint64_t{_mm512_test_epi32_mask(_mm512_load_si512(sets + i), bit)} << i;
-    return out;
-}
-inline std::uint64_t disjoint(const std::uint32_t* sets, std::uint32_t other) {
+inline std::size_t list_disjoint(const std::uint32_t* sets, std::size_t n, std::uint32_t other, std::uint32_t* to) {
     const __m512i all = _mm512_set1_epi32(static_cast<int>(other));
-    std::uint64_t out = 0;
-    for (int i = 0; i < 64; i += 16)
-        out |= std::uint64_t{_mm512_testn_epi32_mask(_mm512_load_si512(sets + i), all)} << i;
-    return out;
+    __m512i numbers = _mm512_setr_epi32(0, 1, 2, 3, 4, 5, 6, 7, 8, 9, 10, 11, 12, 13, 14, 15);
+    std::size_t n_listed = 0;
+    for (std::size_t i = 0; i < n; i += 16, numbers = _mm512_add_epi32(numbers, _mm512_set1_epi32(16))) {
+        const auto there = static_cast<__mmask16>(n - i >= 16 ? 0xffff : (1U << (n - i)) - 1);
+        const __mmask16 which = _mm512_mask_testn_epi32_mask(there, _mm512_load_si512(sets + i), all);
+        _mm512_storeu_si512(to + n_listed, _mm512_maskz_compress_epi32(which, numbers));
+        n_listed += static_cast<std::size_t>(std::popcount(static_cast<unsigned>(which)));
+    }
+    return n_listed;
 }
 
 }  // namespace linear_treeshap::LTS_ISA

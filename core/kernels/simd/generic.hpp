@@ -165,15 +165,13 @@ inline std::uint64_t keep(const std::uint64_t* words, std::uint64_t whole, std::
     }
     return is_left;
 }
-inline std::uint64_t having(const std::uint32_t* sets, int player) {
-    std::uint64_t out = 0;
-    for (std::size_t i = 0; i < 64; ++i) out |= std::uint64_t{(sets[i] >> player) & 1} << i;
-    return out;
-}
-inline std::uint64_t disjoint(const std::uint32_t* sets, std::uint32_t other) {
-    std::uint64_t out = 0;
-    for (std::size_t i = 0; i < 64; ++i) out |= std::uint64_t{(sets[i] & other) == 0} << i;
-    return out;
+inline std::size_t list_disjoint(const std::uint32_t* sets, std::size_t n, std::uint32_t other, std::uint32_t* to) {
+    std::size_t n_listed = 0;
+    for (std::size_t i = 0; i < n; ++i) {
+        to[n_listed] = static_cast<std::uint32_t>(i);
+        n_listed += (sets[i] & other) == 0;
+    }
+    return n_listed;
 }
 
 struct Quad {
