@@ -167,7 +167,7 @@ void BackgroundEngine::fill_tables(const Chunk& chunk, Plan& plan, const RowsVie
             histogram += table.n_states();
             if (!worker.advance(0)) return;
         }
-        worker.advance(chunk.trees[t].splits.size() + 1);
+        worker.advance(at(chunk.trees[t].n_splits) + 1);
     });
 }
 

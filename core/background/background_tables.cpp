@@ -21,10 +21,10 @@ struct Literal {
 template <class Visit>
 void for_each_leaf(const Tree& tree, const BackgroundTree& plan, const LeafTable& table, const Visit& visit) {
     const auto* const bit_word = &plan.bit_word[at(table.first_bit)];
-    const auto n_splits = static_cast<std::int32_t>(tree.splits.size());
+    const auto n_splits = tree.n_splits;
     std::vector<Literal> literals;
     for (int bit = table.n_conditions; bit < table.n_bits; ++bit)
-        literals.push_back({1U << bit, 1U << bit, tree.splits[at(bit_word[bit] / 2)].player});
+        literals.push_back({1U << bit, 1U << bit, tree[bit_word[bit] / 2].player});
     struct Visited {
         std::int32_t node;
         std::vector<Literal> literals;
@@ -39,7 +39,7 @@ void for_each_leaf(const Tree& tree, const BackgroundTree& plan, const LeafTable
         }
         const auto* const found = std::find(bit_word, bit_word + table.n_conditions, 2 * n_splits + node);
         const auto bit = 1U << (found - bit_word);
-        const auto& split = tree.splits[at(node)];
+        const Split split = tree[node];
         for (int side = 1; side >= 0; --side) {
             auto longer = path;
             auto here =
@@ -178,7 +178,7 @@ void fill_table(const Chunk& chunk, const Tree& tree, const BackgroundTree& plan
         }
         const auto values = (of_pairs ? leaf_pairs : leaf_values)(static_cast<int>(n), failed, histogram, moments);
         for (std::size_t output = 0; output < outputs; ++output) {
-            const double value = chunk.values_of(tree, leaf)[output] * scale;
+            const double value = chunk.values_of(leaf)[output] * scale;
             for (std::size_t state = 0; state < n_states; ++state)
                 for (std::size_t i = 0; i < lane.size(); ++i)
                     out[state * stride + lane[i] + output] += value * values[failed[state] * lane.size() + i];

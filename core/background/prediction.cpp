@@ -21,12 +21,12 @@ constexpr std::size_t kTaskRows = 1024;
 constexpr std::size_t kMinBlockRows = 8;
 
 template <class Number>
-bool goes_left(const Program& program, const Split& split, Number x) {
-    if (x != x) return split.missing_left;
-    if (split.category_set < 0) return x <= static_cast<Number>(split.threshold);
+bool goes_left(const Program& program, const Condition& condition, Number x) {
+    if (x != x) return condition.missing_left;
+    if (condition.category_set < 0) return x <= static_cast<Number>(condition.threshold);
     // Codes lie below 2^31; anything else, infinities included, is in no set.
     return x >= Number(0) && x < Number(2147483648.0) &&
-           program.category_sets[at(split.category_set)].contains(static_cast<std::int64_t>(x));
+           program.category_sets[at(condition.category_set)].contains(static_cast<std::int64_t>(x));
 }
 
 // Calls add(row, value) with the leaf values that each row ends in.
@@ -36,10 +36,10 @@ void walk(const Program& program, const Chunk& chunk, const Tree& tree, const Ro
     for (std::size_t row = 0; row < rows.n_rows; ++row, x += program.n_columns) {
         std::int32_t node = 0;
         while (node >= 0) {
-            const Split& split = tree.splits[at(node)];
-            node = split.child[goes_left(program, split, x[chunk.columns[at(split.feature)]]) ? 0 : 1];
+            const Condition condition = chunk.conditions[at(tree.first_split[node].asks())];
+            node = tree.child(node, goes_left(program, condition, x[chunk.columns[at(condition.feature)]]) ? 0 : 1);
         }
-        add(row, chunk.values_of(tree, ~node));
+        add(row, chunk.values_of(~node));
     }
 }
 
@@ -47,18 +47,18 @@ void walk(const Program& program, const Chunk& chunk, const Tree& tree, const Ro
 template <class Add>
 void visit_leaves(const Chunk& chunk, const Tree& tree, const std::uint64_t* words, std::uint64_t rows,
                   std::vector<std::uint64_t>& reached, const Add& add) {
-    const std::size_t n_splits = tree.splits.size();
+    const std::size_t n_splits = at(tree.n_splits);
     reached.resize(n_splits);
     reached[0] = rows;
     for (std::size_t i = 0; i < n_splits; ++i)
-        for (int side = 0; side < 2; ++side) {
+        for (std::size_t side = 0; side < 2; ++side) {
             const std::uint64_t left = words[2 * n_splits + i];
             const std::uint64_t here = reached[i] & (side == 0 ? left : ~left);
-            const auto child = tree.splits[i].child[side];
+            const auto child = tree.child(static_cast<std::int32_t>(i), side);
             if (child >= 0)
                 reached[at(child)] = here;
             else if (here != 0)
-                add(here, chunk.values_of(tree, ~child));
+                add(here, chunk.values_of(~child));
         }
 }
 
@@ -80,9 +80,9 @@ void look_up(const Program& program, const BackgroundKernel& kernel, const Chunk
     alignas(64) std::array<std::uint8_t, kBlockRows> outcome;
     const auto* here = static_cast<const std::byte*>(x);
     for (std::size_t first = 0; first < rows.n_rows; first += kBlockRows, here += block_bytes) {
-        kernel.find_outcomes(program, tree, here, outcome.data());
+        kernel.find_outcomes(program, chunk, tree, here, outcome.data());
         const std::size_t n = std::min<std::size_t>(kBlockRows, rows.n_rows - first);
-        for (std::size_t r = 0; r < n; ++r) add(first + r, chunk.values_of(tree, tree.lookup->leaf[outcome[r]]));
+        for (std::size_t r = 0; r < n; ++r) add(first + r, chunk.values_of(tree.lookup->leaf[outcome[r]]));
     }
 }
 
@@ -94,7 +94,7 @@ void add_chunk(const Program& program, const BackgroundKernel& kernel, const Chu
         kernel.add_block_sums(program, chunk, rows, weights,
                               work.x.reserve(kSumBlocks * kBlockRows * chunk.columns.size()), sums);
     for (const auto& tree : chunk.trees)
-        if (!in_blocks || tree.splits.size() > kMaxBlockSplits)
+        if (!in_blocks || at(tree.n_splits) > kMaxBlockSplits)
             walk_any(program, chunk, tree, rows, [&](std::size_t row, const double* value) {
                 add_to(sums + row / kBlockRows * at(program.n_outputs), chunk, weights.of(row % kBlockRows), value);
             });
@@ -143,7 +143,7 @@ void predict(const Program& program, const BackgroundKernel& kernel, const RowsV
                     add_to(to + row * n_outputs, chunk, 1.0, value);
                 };
                 for (const auto& tree : chunk.trees) {
-                    if (!in_blocks || tree.splits.size() > kMaxBlockSplits) {
+                    if (!in_blocks || at(tree.n_splits) > kMaxBlockSplits) {
                         walk_any(program, chunk, tree, here, add);
                         continue;
                     }

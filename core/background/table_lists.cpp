@@ -8,7 +8,7 @@ namespace linear_treeshap {
 
 void TableLists::add(const Chunk& chunk, const Tree& tree, const BackgroundTree& plan, const double* tables) {
     const auto split_base = static_cast<std::int32_t>(feature.size());
-    const auto n_splits = static_cast<std::int32_t>(tree.splits.size());
+    const auto n_splits = tree.n_splits;
     add_splits(chunk, tree);
     for (const auto& table : plan.tables) {
         const auto* const bit_word = &plan.bit_word[at(table.first_bit)];
@@ -32,29 +32,30 @@ void TableLists::add(const Chunk& chunk, const Tree& tree, const BackgroundTree&
 }
 
 void TableLists::add_splits(const Chunk& chunk, const Tree& tree) {
-    for (const auto& split : tree.splits) {
-        feature.push_back(chunk.columns[at(split.feature)]);
-        category_set.push_back(split.category_set);
-        threshold.push_back(split.threshold);
-        missing_left.push_back(split.missing_left);
+    for (const auto& split : tree.splits()) {
+        const Condition asked = chunk.conditions[at(split.asks())];
+        feature.push_back(chunk.columns[at(asked.feature)]);
+        category_set.push_back(asked.category_set);
+        threshold.push_back(asked.threshold);
+        missing_left.push_back(asked.missing_left);
     }
 }
 
 void TableLists::add_leaves(const Chunk& chunk, const Tree& tree, const BackgroundTree& plan, std::int32_t split_base) {
-    std::vector<std::int32_t> parent_edge(tree.splits.size(), -1), players;
-    for (std::size_t i = 0; i < tree.splits.size(); ++i)
+    std::vector<std::int32_t> parent_edge(at(tree.n_splits), -1), players;
+    for (std::int32_t i = 0; i < tree.n_splits; ++i)
         for (int side = 0; side < 2; ++side) {
-            const auto child = tree.splits[i].child[side];
-            if (child >= 0) parent_edge[at(child)] = 2 * static_cast<std::int32_t>(i) + side;
+            const auto child = tree.child(i, at(side));
+            if (child >= 0) parent_edge[at(child)] = 2 * i + side;
         }
     for (std::size_t leaf_edge = 0; leaf_edge < plan.scan_child.size(); ++leaf_edge) {
         const auto child = plan.scan_child[leaf_edge];
         if (child >= 0 || child == kNothing) continue;
-        const double* const value = chunk.values_of(tree, ~child);
+        const double* const value = chunk.values_of(~child);
         if (std::all_of(value, value + chunk.n_outputs, [](double x) { return x == 0.0; })) continue;
         players.clear();
         for (auto edge = static_cast<std::int32_t>(leaf_edge); edge >= 0; edge = parent_edge[at(edge / 2)]) {
-            const auto who = tree.splits[at(edge / 2)].player;
+            const auto who = tree[edge / 2].player;
             if (std::find(players.begin(), players.end(), who) != players.end()) continue;
             players.push_back(who);
             add_edge(tree, edge, split_base);
@@ -70,7 +71,7 @@ void TableLists::add_leaves(const Chunk& chunk, const Tree& tree, const Backgrou
 
 // A bit that is set where all conditions of the edge's player down to it hold.
 void TableLists::add_edge(const Tree& tree, std::int32_t edge, std::int32_t split_base) {
-    for (; edge >= 0; edge = tree.splits[at(edge / 2)].above) condition.push_back(2 * split_base + edge);
+    for (; edge >= 0; edge = tree[edge / 2].above) condition.push_back(2 * split_base + edge);
     first_condition.push_back(static_cast<std::int64_t>(condition.size()));
 }
 

@@ -32,28 +32,29 @@ class Planner {
   private:
     // Players above each split and splits below it, itself included: together the bits of its table.
     void measure() {
-        const std::size_t n = tree_.splits.size();
+        const std::size_t n = at(tree_.n_splits);
         n_above_.assign(n, 0);
         n_below_.assign(n, 1);
         for (std::size_t i = 0; i < n; ++i)
-            for (const auto child : tree_.splits[i].child) {
+            for (const auto child : split(i).child) {
                 if (child >= 0) n_above_[at(child)] = n_above_below(i);
                 plan_.n_players_on_path = std::max(plan_.n_players_on_path, n_above_below(i));
             }
         for (std::size_t i = n; i-- > 0;)
-            for (const auto child : tree_.splits[i].child)
+            for (const auto child : split(i).child)
                 if (child >= 0) n_below_[i] += n_below_[at(child)];
     }
+    Split split(std::size_t i) const { return tree_[static_cast<std::int32_t>(i)]; }
     // Distinct players on the path that ends below split i.
-    int n_above_below(std::size_t i) const { return n_above_[i] + (tree_.splits[i].above < 0 ? 1 : 0); }
+    int n_above_below(std::size_t i) const { return n_above_[i] + (split(i).above < 0 ? 1 : 0); }
 
     // Bottom up: one table for all leaves below a split, or the tables of both of its sides?
     void choose() {
-        const std::size_t n = tree_.splits.size();
+        const std::size_t n = at(tree_.n_splits);
         is_root_.assign(n, false);
         std::vector<double> cost(n, 0.0);
         for (std::size_t i = n; i-- > 0;) {
-            for (const auto child : tree_.splits[i].child) {
+            for (const auto child : split(i).child) {
                 const int d = n_above_below(i);
                 cost[i] += child >= 0 ? cost[at(child)] : d <= max_bits_ ? look_up_cost(n_lanes(d), d) : 0.0;
             }
@@ -70,7 +71,7 @@ class Planner {
     }
     int n_new_players(std::size_t root) const {
         std::vector<std::int32_t> players;
-        for_each_below(root, [&](const Split& split) {
+        for_each_below(root, [&](std::size_t, const Split& split) {
             if (split.above < 0 && std::find(players.begin(), players.end(), split.player) == players.end())
                 players.push_back(split.player);
         });
@@ -80,18 +81,19 @@ class Planner {
     void for_each_below(std::size_t root, const Visit& visit) const {
         std::vector<std::size_t> pending{root};
         while (!pending.empty()) {
-            const auto& split = tree_.splits[pending.back()];
+            const std::size_t i = pending.back();
+            const Split here = split(i);
             pending.pop_back();
-            visit(split);
+            visit(i, here);
             listener_.tick();
-            for (const auto child : split.child)
+            for (const auto child : here.child)
                 if (child >= 0) pending.push_back(at(child));
         }
     }
 
     // Top down, to know the last edge of every player above.
     void place() {
-        std::vector<std::int32_t> parent_edge(tree_.splits.size(), -1), scanned;  // edges to leaves in no table
+        std::vector<std::int32_t> parent_edge(at(tree_.n_splits), -1), scanned;  // edges to leaves in no table
         std::vector<std::int32_t> pending{0};
         while (!pending.empty()) {
             const auto i = pending.back();
@@ -101,7 +103,7 @@ class Planner {
                 continue;
             }
             for (int side = 0; side < 2; ++side) {
-                const auto child = tree_.splits[at(i)].child[side];
+                const auto child = tree_.child(i, static_cast<std::size_t>(side));
                 if (child >= 0) {
                     parent_edge[at(child)] = 2 * i + side;
                     pending.push_back(child);
@@ -113,22 +115,22 @@ class Planner {
             }
         }
         if (scanned.empty()) return;
-        plan_.scan_child.assign(2 * tree_.splits.size(), kNothing);
+        plan_.scan_child.assign(2 * at(tree_.n_splits), kNothing);
         plan_.n_splits_below = n_below_;
         for (auto edge : scanned)
             for (; edge >= 0 && plan_.scan_child[at(edge)] == kNothing; edge = parent_edge[at(edge / 2)]) {
-                plan_.scan_child[at(edge)] = tree_.splits[at(edge / 2)].child[edge % 2];
+                plan_.scan_child[at(edge)] = tree_.child(edge / 2, at(edge % 2));
                 if (pairs_ != nullptr) number_pairs(edge, parent_edge);
             }
     }
 
     // The pairs that an edge's player makes with those above it.
     void number_pairs(std::int32_t edge, const std::vector<std::int32_t>& parent_edge) {
-        const auto player = tree_.splits[at(edge / 2)].player;
-        if (tree_.splits[at(edge / 2)].above >= 0) return;  // they meet above
+        const auto player = tree_[edge / 2].player;
+        if (tree_[edge / 2].above >= 0) return;  // they meet above
         for (; edge >= 0; edge = parent_edge[at(edge / 2)]) {
             listener_.tick();
-            const auto other = tree_.splits[at(edge / 2)].player;
+            const auto other = tree_[edge / 2].player;
             if (other != player) pairs_->add(player, other);
         }
     }
@@ -138,7 +140,7 @@ class Planner {
         table.root = root;
         table.first_bit = static_cast<std::int32_t>(plan_.bit_word.size());
         table.first_lane = static_cast<std::int32_t>(plan_.lane_slot.size());
-        const auto n_splits = static_cast<std::int32_t>(tree_.splits.size());
+        const auto n_splits = tree_.n_splits;
         std::vector<std::int32_t> players;
         const auto add_player = [&](std::int32_t player) {
             if (std::find(players.begin(), players.end(), player) != players.end()) return false;
@@ -147,10 +149,10 @@ class Planner {
         };
         std::vector<std::int32_t> edges;
         for (; edge >= 0; edge = parent_edge[at(edge / 2)])
-            if (add_player(tree_.splits[at(edge / 2)].player)) edges.push_back(edge);
+            if (add_player(tree_[edge / 2].player)) edges.push_back(edge);
         if (root >= 0)
-            for_each_below(at(root), [&](const Split& split) {
-                plan_.bit_word.push_back(2 * n_splits + static_cast<std::int32_t>(&split - tree_.splits.data()));
+            for_each_below(at(root), [&](std::size_t i, const Split& split) {
+                plan_.bit_word.push_back(2 * n_splits + static_cast<std::int32_t>(i));
                 add_player(split.player);
                 ++table.n_conditions;
             });

@@ -34,7 +34,7 @@ inline constexpr std::int32_t kNothing = std::numeric_limits<std::int32_t>::min(
 
 // Bits of the rows of a block at a tree's splits, a word each: first every edge (2·split + side), set where
 // all conditions of its player down to it hold, then every split, set where the row goes left.
-inline std::size_t n_words(const Tree& tree) { return 3 * tree.splits.size(); }
+inline std::size_t n_words(const Tree& tree) { return 3 * at(tree.n_splits); }
 
 // Pairs of players that meet on a path, numbered; players in a chunk's numbering.
 class Pairs {

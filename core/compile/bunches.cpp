@@ -3,43 +3,148 @@
 #include "compile/bunches.hpp"
 
 #include <algorithm>
-#include <functional>
+#include <array>
 #include <numeric>
+#include <utility>
 
 #include "compile/tree_compiler.hpp"
 
 namespace linear_treeshap {
 namespace {
 
-// Splits of a bunch of several trees, at most: what a row keeps of them should stay in a near cache.
-constexpr std::size_t kMaxBunchSplits = 512;
 // Points are walked so many at a time, so that one more does not matter within these.
 constexpr std::int32_t kPointsAtOnce = 4;
 
-struct Member {
-    std::size_t tree;
-    std::int32_t split;
-};
-
-std::size_t kind_of(const Split& split) {
-    return (split.above >= 0 ? 4U : 0U) + (split.child[0] < 0 ? 2U : 0U) + (split.child[1] < 0 ? 1U : 0U);
+constexpr std::size_t kKinds = 8;
+std::size_t kind_of(const CompiledSplit& split) {
+    return (split.is_repeated ? 4U : 0U) + (split.child_at(0) < 0 ? 2U : 0U) + (split.child_at(1) < 0 ? 1U : 0U);
 }
 
 std::int32_t n_vectors(const CompiledTree& tree) { return (tree.tree.n_points + kPointsAtOnce - 1) / kPointsAtOnce; }
 
+bool is_large(const CompiledTree& tree) { return tree.splits.size() > kMaxSectionSplits; }
+
+template <class T>
+void append(const std::vector<T>& from, std::vector<T>& to) {
+    to.insert(to.end(), from.begin(), from.end());
+}
+
+struct Member {
+    const CompiledSplit* split;
+    std::int32_t place;
+};
+
+// What is inside of the subtrees at these roots: first the roots, then whichever kind most of those are of whose
+// parents have been met, and of their children and so on, for as long as there are any of that kind.
+template <class IsInside>
+void add_section(std::vector<Member> roots, const IsInside& is_inside, Meetings& to) {
+    const std::size_t first_group = to.groups.size();
+    std::array<std::vector<Member>, kKinds> waiting;
+    std::array<std::size_t, kKinds> n_met{};
+    const auto meet = [&](const Member& member) {
+        const auto& [split, place] = member;
+        ++to.groups.back().n_splits;
+        to.order.push_back(place);
+        for (std::size_t side = 0; side < 2; ++side) {
+            if (split->child_at(side) < 0) continue;
+            const auto further = split->child_at(side) - split->number;
+            const Member child{split + further, place + further};
+            if (is_inside(child)) waiting[kind_of(*child.split)].push_back(child);
+        }
+    };
+    const auto open_group = [&](std::size_t kind) {
+        to.groups.push_back({0, kind >= 4, (kind & 2) != 0, (kind & 1) != 0});
+    };
+    std::stable_sort(roots.begin(), roots.end(),
+                     [&](const auto& a, const auto& b) { return kind_of(*a.split) < kind_of(*b.split); });
+    for (std::size_t i = 0; i < roots.size(); ++i) {
+        const std::size_t kind = kind_of(*roots[i].split);
+        if (i == 0 || kind != kind_of(*roots[i - 1].split)) open_group(kind);
+        meet(roots[i]);
+    }
+    const auto n_waiting = [&](std::size_t kind) { return waiting[kind].size() - n_met[kind]; };
+    while (true) {
+        std::size_t most = 0;
+        for (std::size_t kind = 1; kind < kKinds; ++kind)
+            if (n_waiting(kind) > n_waiting(most)) most = kind;
+        if (n_waiting(most) == 0) break;
+        open_group(most);
+        while (n_waiting(most) > 0) meet(Member(waiting[most][n_met[most]++]));  // a copy: the list may grow
+    }
+    to.sections.push_back(
+        {static_cast<std::int32_t>(to.groups.size() - first_group), static_cast<std::int32_t>(roots.size())});
+}
+void add_section(std::vector<Member> roots, Meetings& to) {
+    add_section(std::move(roots), [](const Member&) { return true; }, to);
+}
+
+// The top of a large tree; then subtrees that are small enough, one after the other, as many to a section as fit. Its
+// splits are numbered depth-first.
+Meetings meetings_of_large(const CompiledTree& tree) {
+    Meetings out;
+    std::vector<std::size_t> n_below(tree.splits.size(), 1);  // itself included
+    for (std::size_t i = n_below.size(); i-- > 0;)
+        for (const auto child : tree.splits[i].child)
+            if (child >= 0) n_below[i] += n_below[at(child)];
+    const auto is_top = [&](const Member& member) { return n_below[at(member.place)] > kMaxSectionSplits; };
+    add_section({{tree.splits.data(), 0}}, is_top, out);
+    std::vector<Member> roots;
+    std::size_t n_splits = 0;
+    const auto close = [&] {
+        if (!roots.empty()) add_section(std::exchange(roots, {}), out);
+        n_splits = 0;
+    };
+    for (std::size_t i = 0; i < n_below.size();) {
+        const Member member{&tree.splits[i], static_cast<std::int32_t>(i)};
+        if (is_top(member)) {
+            ++i;
+            continue;
+        }
+        if (n_splits + n_below[i] > kMaxSectionSplits) close();
+        roots.push_back(member);
+        n_splits += n_below[i];
+        i += n_below[i];
+    }
+    close();
+    return out;
+}
+
 }  // namespace
 
-Bunches Bunches::of(std::span<const CompiledTree> trees) {
+void arrange(CompiledTree& tree) {
+    if (!is_large(tree)) return;
+    tree.meetings = meetings_of_large(tree);
+    auto& order = tree.meetings.order;
+    std::vector<std::int32_t> number(order.size());  // by the old one
+    for (std::size_t i = 0; i < order.size(); ++i) number[at(order[i])] = static_cast<std::int32_t>(i);
+    std::vector<CompiledSplit> splits;
+    splits.reserve(order.size());
+    for (const auto old : order) {
+        CompiledSplit& split = splits.emplace_back(tree.splits[at(old)]);
+        split.number = number[at(old)];
+        for (auto& child : split.child)
+            if (child >= 0) child = number[at(child)];
+        if (split.above >= 0) split.above = 2 * number[at(split.above / 2)] + split.above % 2;
+    }
+    tree.splits = std::move(splits);
+    for (auto& step : tree.steps) step.split = number[at(step.split)];
+    if (tree.lookup)
+        for (std::int32_t i = 0; i < tree.lookup->n_conditions; ++i) {
+            auto& split = tree.lookup->condition[at(i)];  // that asks it
+            split = number[at(split)];
+        }
+    std::iota(order.begin(), order.end(), 0);
+}
+
+Bunches Bunches::of(std::span<const CompiledTree> trees, std::span<const PackedSplit> splits, const Repeat* repeats) {
     Bunches out;
-    const auto total = std::transform_reduce(trees.begin(), trees.end(), std::size_t{0}, std::plus<>(),
-                                             [](const CompiledTree& tree) { return tree.splits.size(); });
-    out.splits.reserve(total);
+    out.meetings.order.reserve(splits.size());
     std::size_t n_splits = 0, begin = 0;
     for (std::size_t i = 0; i < trees.size(); ++i) {
         const auto &first = trees[begin], &next = trees[i];
         const bool is_alike =
             n_vectors(first) == n_vectors(next) && first.lookup.has_value() == next.lookup.has_value();
-        if (i > begin && (!is_alike || n_splits + next.splits.size() > kMaxBunchSplits)) {
+        if (i > begin && (!is_alike || n_splits + next.splits.size() > kMaxSectionSplits)) {
             out.add(trees.subspan(begin, i - begin));
             begin = i;
             n_splits = 0;
@@ -47,89 +152,54 @@ Bunches Bunches::of(std::span<const CompiledTree> trees) {
         n_splits += next.splits.size();
     }
     if (begin < trees.size()) out.add(trees.subspan(begin));
-    out.absent_above.shrink_to_fit();
-    out.above.shrink_to_fit();
-    out.groups.shrink_to_fit();
+    auto& [order, groups, sections] = out.meetings;
+    out.all.shrink_to_fit();
+    groups.shrink_to_fit();
+    sections.shrink_to_fit();
     // Where the lists lie is known at last.
-    std::size_t split = 0, repeat = 0, above = 0, group = 0;
+    std::size_t split = 0, group = 0, section = 0;
+    std::int32_t leaf = 0;
     for (auto& bunch : out.all) {
-        const auto take = [](const auto& list, std::size_t& at, std::size_t n) {
-            at += n;
-            return std::span(list).subspan(at - n, n);
-        };
-        bunch.splits = take(out.splits, split, bunch.splits.size());
-        bunch.absent_above = take(out.absent_above, repeat, bunch.absent_above.size());
-        bunch.above = take(out.above, above, bunch.above.size());
-        bunch.groups = take(out.groups, group, bunch.groups.size());
+        const std::size_t n = bunch.order.size(), n_groups = bunch.groups.size(), n_sections = bunch.sections.size();
+        bunch.splits = splits.subspan(split, n);
+        bunch.order = std::span(order).subspan(split, n);
+        bunch.groups = std::span(groups).subspan(group, n_groups);
+        bunch.sections = std::span(sections).subspan(section, n_sections);
+        bunch.repeats = repeats;
+        bunch.first_leaf = leaf;
+        leaf += static_cast<std::int32_t>(n) + bunch.n_trees;
+        split += n;
+        group += n_groups;
+        section += n_sections;
     }
     return out;
 }
 
 void Bunches::add(std::span<const CompiledTree> trees) {
-    const auto split_of = [&](const Member& member) -> const Split& {
-        return trees[member.tree].splits[static_cast<std::size_t>(member.split)];
-    };
-    std::vector<std::vector<std::int32_t>> place(trees.size());
-    std::vector<Member> order, level, next;
-    for (std::size_t i = 0; i < trees.size(); ++i) {
-        place[i].resize(trees[i].splits.size());
-        level.push_back({i, 0});
-    }
-    const std::size_t first_group = groups.size(), first_repeat = above.size(), first_split = splits.size();
-    while (!level.empty()) {
-        std::stable_sort(level.begin(), level.end(),
-                         [&](const auto& a, const auto& b) { return kind_of(split_of(a)) < kind_of(split_of(b)); });
-        next.clear();
-        std::size_t last_kind = 8;
-        for (const auto& member : level) {
-            const Split& split = split_of(member);
-            const auto kind = kind_of(split);
-            if (kind != last_kind) groups.push_back({0, kind >= 4, (kind & 2) != 0, (kind & 1) != 0});
-            last_kind = kind;
-            ++groups.back().n_splits;
-            place[member.tree][static_cast<std::size_t>(member.split)] = static_cast<std::int32_t>(order.size());
-            order.push_back(member);
-            for (const auto child : split.child)
-                if (child >= 0) next.push_back({member.tree, child});
+    auto& [order, groups, sections] = meetings;
+    const std::size_t first = order.size(), first_group = groups.size(), first_section = sections.size();
+    if (is_large(trees[0])) {
+        append(trees[0].meetings.order, order);
+        append(trees[0].meetings.groups, groups);
+        append(trees[0].meetings.sections, sections);
+    } else {
+        std::vector<Member> roots;
+        std::int32_t n_splits = 0;
+        for (const auto& tree : trees) {
+            roots.push_back({tree.splits.data(), n_splits});
+            n_splits += static_cast<std::int32_t>(tree.splits.size());
         }
-        level.swap(next);
+        add_section(std::move(roots), meetings);
     }
     Bunch bunch{};
     for (const auto& tree : trees) bunch.n_points = std::max(bunch.n_points, tree.tree.n_points);
     bunch.n_trees = static_cast<std::int32_t>(trees.size());
     bunch.has_tables = trees[0].lookup.has_value();
-    for (const auto& member : order) {
-        const Split& split = split_of(member);
-        const auto& own = place[member.tree];
-        BunchSplit& to = splits.emplace_back();
-        to.threshold = split.category_set < 0 ? split.threshold : 0.0;
-        to.delta[0] = -split.ratio[0];
-        to.delta[1] = split.ratio[1];
-        to.number = number_of(split);
-        to.player = split.player;
-        for (std::size_t side = 0; side < 2; ++side) {
-            const auto child = split.child[side];
-            to.child[side] =
-                child < 0 ? trees[member.tree].tree.first_leaf + ~child : own[static_cast<std::size_t>(child)];
-        }
-        if (split.above < 0) continue;
-        absent_above.push_back(split.absent_above);
-        above.push_back(2 * own[static_cast<std::size_t>(split.above / 2)] + split.above % 2);
-    }
     // Their sizes, until the lists do not move any more.
-    bunch.splits = std::span(splits).subspan(first_split);
-    bunch.absent_above = std::span(absent_above).subspan(first_repeat);
-    bunch.above = std::span(above).subspan(first_repeat);
+    bunch.order = std::span(order).subspan(first);
     bunch.groups = std::span(groups).subspan(first_group);
+    bunch.sections = std::span(sections).subspan(first_section);
     all.push_back(bunch);
-}
-
-std::int32_t Bunches::number_of(const Split& split) {
-    if (split.category_set < 0) return 2 * split.feature + (split.missing_left ? 1 : 0);
-    const auto [it, is_new] = seen_.try_emplace({split.feature, split.category_set, split.missing_left},
-                                                static_cast<std::int32_t>(questions.size()));
-    if (is_new) questions.push_back({split.feature, split.category_set, split.missing_left});
-    return ~it->second;
 }
 
 }  // namespace linear_treeshap

@@ -9,7 +9,6 @@
 #include <tuple>
 #include <utility>
 
-#include "compile/bottoms.hpp"
 #include "compile/parts.hpp"
 #include "compile/tree_compiler.hpp"
 
@@ -71,9 +70,8 @@ class OpenChunk {
     }
 
     void add(const EnsembleView& e, std::int64_t tree, const Parts& parts, std::int32_t root, const RuleOf& rule_of) {
-        auto compiled = TreeCompiler(e, tree, parts, root, columns_, players_, rule_of).run();
+        auto compiled = TreeCompiler(e, tree, parts, root, leaf_node_.size(), columns_, players_, rule_of).run();
         if (compiled.splits.empty()) return;  // a tree that is a single leaf says nothing of any player
-        compiled.tree.first_leaf = static_cast<std::int32_t>(leaf_node_.size());
         append(compiled.leaf_node, leaf_node_);
         n_walked_ +=
             compiled.lookup ? kLeavesPerCondition * at(compiled.lookup->n_conditions) : compiled.leaf_node.size();
@@ -91,95 +89,94 @@ class OpenChunk {
   private:
     // Puts the trees' lists one after the other.
     void gather() {
-        const auto total = [&](auto TreeLists::* list) {
-            return std::transform_reduce(trees_.begin(), trees_.end(), std::size_t{0}, std::plus<>(),
-                                         [&](const CompiledTree& tree) { return (tree.*list).size(); });
+        const auto total = [&](const auto& size_of) {
+            return std::transform_reduce(trees_.begin(), trees_.end(), std::size_t{0}, std::plus<>(), size_of);
         };
+        number_conditions();
         forest_.columns.shrink_to_fit();
         forest_.players.shrink_to_fit();
         forest_.trees.reserve(trees_.size());
-        forest_.splits.reserve(total(&TreeLists::splits));
-        forest_.steps.reserve(total(&TreeLists::steps));
-        forest_.repeated.reserve(total(&TreeLists::repeated));
-        forest_.outcomes.reserve(total(&TreeLists::outcomes));
-        forest_.lookups.reserve(static_cast<std::size_t>(
-            std::count_if(trees_.begin(), trees_.end(), [](const auto& tree) { return tree.lookup.has_value(); })));
-        number_conditions();
-        list_what_bottoms_ask();
-        forest_.asked.reserve(total(&TreeLists::asked));
-        forest_.bunches = Bunches::of(trees_);
-        for (const auto& from : trees_) {
-            Tree& tree = forest_.trees.emplace_back(from.tree);
-            tree.splits = append(from.splits, forest_.splits);
-            tree.steps = append(from.steps, forest_.steps);
-            tree.asked = append(from.asked, forest_.asked);
-            tree.repeated = append(from.repeated, forest_.repeated);
-            if (!from.lookup) continue;
-            Lookup& lookup = forest_.lookups.emplace_back(*from.lookup);
-            lookup.leaf = append(from.outcomes, forest_.outcomes);
-            tree.lookup = &lookup;
+        forest_.splits.reserve(total([](const auto& tree) { return tree.splits.size(); }));
+        forest_.steps.reserve(total([](const auto& tree) { return tree.steps.size(); }));
+        forest_.repeats.reserve(total([](const auto& tree) {
+            return static_cast<std::size_t>(std::count_if(tree.splits.begin(), tree.splits.end(),
+                                                          [](const auto& split) { return split.is_repeated; }));
+        }));
+        forest_.outcomes.reserve(total([](const auto& tree) { return tree.outcomes.size(); }));
+        forest_.lookups.reserve(total([](const auto& tree) { return std::size_t{tree.lookup.has_value()}; }));
+        for (const auto& from : trees_) place(from);
+        forest_.bunches = Bunches::of(trees_, forest_.splits, forest_.repeats.data());
+    }
+    void place(const CompiledTree& from) {
+        Tree& tree = forest_.trees.emplace_back(from.tree);
+        tree.first_split = forest_.splits.data() + forest_.splits.size();
+        tree.n_splits = static_cast<std::int32_t>(from.splits.size());
+        tree.chunk_repeats = forest_.repeats.data();
+        tree.first_repeat = static_cast<std::int32_t>(forest_.repeats.size());
+        for (const auto& split : from.splits) pack(split);
+        tree.n_repeats = static_cast<std::int32_t>(forest_.repeats.size()) - tree.first_repeat;
+        tree.first_step = append(from.steps, forest_.steps).data();
+        tree.n_steps = static_cast<std::int32_t>(from.steps.size());
+        if (!from.lookup) return;
+        Lookup& lookup = forest_.lookups.emplace_back(*from.lookup);
+        for (std::int32_t i = 0; i < lookup.n_conditions; ++i)
+            lookup.condition[at(i)] = from.splits[at(lookup.condition[at(i)])].asks;
+        lookup.leaf = append(from.outcomes, forest_.outcomes);
+        tree.lookup = &lookup;
+    }
+    void pack(const CompiledSplit& split) {
+        PackedSplit& to = forest_.splits.emplace_back();
+        to.rare_ratio = split.ratio[split.rare_side];
+        for (std::size_t side = 0; side < 2; ++side) {
+            const auto child = split.child_at(side);
+            to.child[side] = child < 0 ? child : child - split.number;
         }
+        to.rare_answer = (2 * static_cast<std::uint32_t>(split.asks) + split.rare_side) & 0x7FFFFFFFU;
+        to.is_repeated = split.is_repeated;
+        to.who = split.is_repeated ? static_cast<std::int32_t>(forest_.repeats.size()) : split.player;
+        if (split.is_repeated)
+            forest_.repeats.push_back(
+                {split.absent_above, split.number, split.above < 0 ? 0 : 2 * split.number - split.above, split.player});
     }
 
     // Gives every condition of the chunk its number.
     void number_conditions() {
-        const auto condition_of = [](const Split& split) {
-            const bool is_number = split.category_set < 0;
-            return std::tuple(!is_number, split.feature, split.missing_left, split.category_set,
-                              is_number ? split.threshold : 0.0);
+        const auto key_of = [](const CompiledSplit& split) {
+            const auto& asked = split.condition;
+            return std::tuple(asked.category_set >= 0, asked.feature, asked.missing_left, asked.category_set,
+                              asked.threshold);
         };
-        std::vector<Split*> splits;
+        std::vector<CompiledSplit*> splits;
         for (auto& tree : trees_)
             for (auto& split : tree.splits) splits.push_back(&split);
-        std::sort(splits.begin(), splits.end(),
-                  [&](const Split* a, const Split* b) { return condition_of(*a) < condition_of(*b); });
-        const Split* last = nullptr;
-        for (Split* split : splits) {
-            if (last == nullptr || condition_of(*last) != condition_of(*split)) add_condition(*split);
-            split->asks = n_conditions() - 1;
+        std::sort(splits.begin(), splits.end(), [&](const auto* a, const auto* b) { return key_of(*a) < key_of(*b); });
+        const CompiledSplit* last = nullptr;
+        std::int32_t n_conditions = 0;
+        for (CompiledSplit* split : splits) {
+            if (last == nullptr || key_of(*last) != key_of(*split)) {
+                add_condition(split->condition);
+                ++n_conditions;
+            }
+            split->asks = n_conditions - 1;
             last = split;
         }
         forest_.column_conditions.shrink_to_fit();
         forest_.thresholds.shrink_to_fit();
+        forest_.column_of_threshold.shrink_to_fit();
         forest_.category_conditions.shrink_to_fit();
     }
-    void add_condition(const Split& split) {
-        if (split.category_set >= 0) {
-            forest_.category_conditions.push_back({split.feature, split.category_set, split.missing_left});
+    void add_condition(const Condition& asked) {
+        if (asked.category_set >= 0) {
+            forest_.category_conditions.push_back({asked.feature, asked.category_set, asked.missing_left});
             return;
         }
         auto& columns = forest_.column_conditions;
-        if (columns.empty() || columns.back().feature != split.feature ||
-            columns.back().missing_left != split.missing_left)
-            columns.push_back({split.feature, split.missing_left, 0});
-        forest_.thresholds.push_back(split.threshold);
+        if (columns.empty() || columns.back().feature != asked.feature ||
+            columns.back().missing_left != asked.missing_left)
+            columns.push_back({asked.feature, asked.missing_left, 0});
+        forest_.thresholds.push_back(asked.threshold);
+        forest_.column_of_threshold.push_back(static_cast<std::int32_t>(columns.size()) - 1);
         columns.back().end = forest_.thresholds.size();
-    }
-    std::int32_t n_conditions() const {
-        return static_cast<std::int32_t>(forest_.thresholds.size() + forest_.category_conditions.size());
-    }
-
-    // A leaf in a split's place asks what no row says yes to: the condition after the last.
-    void list_what_bottoms_ask() {
-        for (auto& tree : trees_) {
-            tree.tree.first_number = n_numbers_;
-            n_numbers_ += tree.n_numbers;
-            for (const auto& [root, bottom] : tree.bottoms)
-                CleanBottom(tree.splits, root, bottom).ask(n_conditions(), tree.asked);
-        }
-    }
-    void number_bottoms(Chunk& chunk) const {
-        if (chunk.n_outputs > 1) return;
-        chunk.bottom_number.resize(at(n_numbers_));
-        double* to = chunk.bottom_number.data();
-        for (std::size_t i = 0; i < trees_.size(); ++i) {
-            const Tree& tree = chunk.trees[i];
-            for (const auto& [root, bottom] : trees_[i].bottoms) {
-                CleanBottom(tree.splits, root, bottom)
-                    .number([&](std::int32_t leaf) { return *chunk.values_of(tree, leaf); }, to);
-                to += numbers_of(bottom);
-            }
-        }
     }
 
     void add_chunk(const EnsembleView& e, std::int32_t first_value, std::int32_t n_outputs, Program& program) const {
@@ -187,16 +184,15 @@ class OpenChunk {
         Chunk chunk;
         chunk.trees = forest.trees;
         chunk.bunches = forest.bunches.all;
-        chunk.questions = forest.bunches.questions;
         chunk.columns = forest.columns;
         chunk.players = forest.players;
-        chunk.conditions = {forest.column_conditions, forest.thresholds, forest.category_conditions};
+        chunk.conditions = {forest.column_conditions, forest.thresholds, forest.column_of_threshold,
+                            forest.category_conditions};
         chunk.table_begin = program.table_size;
         chunk.output = output_ + first_value;
         chunk.n_outputs = n_outputs;
         chunk.n_leaves = leaf_node_.size();
         copy_values(e, first_value, chunk);
-        number_bottoms(chunk);
         for (const auto& tree : chunk.trees)
             if (tree.is_lookup()) program.table_size += tree.lookup->table_doubles(n_outputs);
         program.n_leaves += chunk.n_leaves;
@@ -219,8 +215,7 @@ class OpenChunk {
     Numbering players_{{}, forest_.players};
     std::vector<CompiledTree> trees_;
     std::vector<std::int64_t> leaf_node_;
-    std::size_t n_walked_ = 0;    // leaves
-    std::int32_t n_numbers_ = 0;  // of clean bottoms
+    std::size_t n_walked_ = 0;  // leaves
 };
 
 }  // namespace

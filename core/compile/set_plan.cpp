@@ -79,7 +79,7 @@ class Planner {
         plan_tiles(*group.chunk, planned);
         planned.expansion_begin = group.expansion_size;
         group.expansion_size += planned.expansion_size;
-        group.n_splits += tree.splits.size();
+        group.n_splits += at(tree.n_splits);
         group.max_levels = std::max(group.max_levels, planned.n_levels);
         group.trees.push_back(std::move(planned));
     }
@@ -97,7 +97,7 @@ class Planner {
         while (!path.empty()) {
             auto& visit = path.back();
             const auto level = static_cast<std::int32_t>(path.size()) - 1;
-            const auto& split = tree.splits[at(visit.split)];
+            const Split split = tree[visit.split];
             const std::int32_t player = split.player;
             if (visit.next_child == 0) {
                 visit.hidden = last_level_[at(player)];
@@ -186,7 +186,7 @@ class Planner {
         const auto points = static_cast<std::size_t>(n_points), outputs = at(chunk.n_outputs);
         std::size_t out = points;
         for (const auto& step : planned.steps) {
-            const auto& split = planned.tree->splits[at(step.split)];
+            const Split split = (*planned.tree)[step.split];
             const std::size_t repeated = split.above >= 0 ? 1 : 0;
             if (step.kind == SetStep::Kind::descend) out += 3 * points + repeated;
             if (step.kind == SetStep::Kind::twig) out += outputs * (4 * points + repeated);

@@ -15,6 +15,10 @@ enum class Below : std::uint8_t { anything, leaves, two, three };
 // Bottoms are taken in one step.
 enum class Bottom : std::uint8_t { leaves, leaves_again, two, three };
 inline constexpr int kBottoms = 4;
+// Of clean ones, at most.
+constexpr int splits_of(Bottom bottom) {
+    return bottom == Bottom::three ? 7 : bottom == Bottom::two ? 3 : bottom == Bottom::leaves ? 1 : 0;
+}
 
 // Where a bottom is. It has been given C; or it takes that over the edge from a split of a new player above it, and
 // closes that split if its sibling is known.
@@ -43,21 +47,15 @@ inline constexpr Op bottom_op(Bottom bottom, Place place) {
     return static_cast<Op>(12 + kPlaces * static_cast<int>(bottom) + static_cast<int>(place));
 }
 inline constexpr int kOps = 12 + kPlaces * kBottoms;
-// Of a bottom's.
-inline constexpr Place place_of(Op op) { return static_cast<Place>((op - 12) % kPlaces); }
+
+inline constexpr bool is_carry(Op op) { return op < 6; }
 
 struct Step {
+    std::int32_t split;  // whose C is at hand
     Op op;
-    std::uint8_t side;     // which child of its parent the split is: 0, rare; 1, common
-    std::int32_t split;    // whose C is at hand
-    std::int32_t level;    // of the split: where its children's C and G are kept
-    std::int32_t bottom;   // the first of the tree's Asked that are the bottom's; of leaves_again, its split
-    std::int32_t numbers;  // the first of the bottom's numbers, in the tree's
-};
-
-// A split of a clean bottom: what it asks, as Split::asks, and whom it pays.
-struct Asked {
-    std::int32_t asks, player;
+    std::uint8_t side;  // which child of its parent the split is: 0, rare; 1, common
+    // Levels are counted on the way: what comes after a carry is one further down, until a step returns to its split.
+    bool returns;
 };
 
 }  // namespace linear_treeshap

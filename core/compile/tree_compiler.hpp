@@ -15,7 +15,6 @@
 #include <utility>
 #include <vector>
 
-#include "compile/bottoms.hpp"
 #include "compile/parts.hpp"
 #include "compile/program.hpp"
 #include "model/ensemble.hpp"
@@ -42,23 +41,38 @@ inline double round_down(double threshold) {
 
 using RuleOf = std::function<const Rule&(int n_players_on_path)>;
 
-// A tree before it has its place in a Forest, which its spans will point to.
-struct CompiledTree : TreeLists {
+// A split before it is packed, and its condition before that has a number.
+struct CompiledSplit : Split {
+    Condition condition;
+    std::int32_t number;  // in the tree
+    std::uint8_t rare_side;
+    bool is_repeated;  // its edges have factors of their own
+    Below below;
+
+    // With the rare side as 0, and the common one as 1.
+    std::int32_t child_at(std::size_t side) const { return child[side ^ rare_side]; }
+};
+
+// A tree before it has its place in a Forest, which it will point to.
+struct CompiledTree {
     Tree tree;
-    std::optional<Lookup> lookup;
-    std::vector<std::int64_t> leaf_node;                   // in the ensemble; -1: its value is another part's
-    std::vector<std::pair<std::int32_t, Bottom>> bottoms;  // the clean ones, in the order of steps, by their roots
-    std::int32_t n_asked = 0, n_numbers = 0;               // by and of these
+    std::vector<CompiledSplit> splits;  // from the top down
+    std::vector<Step> steps;
+    std::optional<Lookup> lookup;         // its conditions are splits that ask them
+    std::vector<std::int32_t> outcomes;   // the leaf of each, if there is a lookup
+    std::vector<std::int64_t> leaf_node;  // in the ensemble; -1: its value is another part's
+    Meetings meetings;                    // of a tree that is a bunch by itself
 };
 
 class TreeCompiler {
   public:
     TreeCompiler(const EnsembleView& ensemble, std::int64_t tree, const Parts& parts, std::int32_t part_root,
-                 Numbering& columns, Numbering& players, const RuleOf& rule_of)
+                 std::size_t first_leaf, Numbering& columns, Numbering& players, const RuleOf& rule_of)
         : e_(ensemble),
           root_(ensemble.tree_offsets[static_cast<std::size_t>(tree)]),
           parts_(parts),
           path_(parts.path_to(part_root)),
+          first_leaf_(static_cast<std::int32_t>(first_leaf)),
           columns_(columns),
           players_(players),
           rule_of_(rule_of) {}
@@ -70,13 +84,14 @@ class TreeCompiler {
         find_bottoms();
         plan_steps();
         find_lookup();
+        arrange(out_);
         return std::move(out_);
     }
 
   private:
     std::size_t node_at(std::int32_t node) const { return static_cast<std::size_t>(root_ + node); }
 
-    // Splits and leaves get their numbers from the top down, rare sides first: nearly the order of steps.
+    // Splits and leaves get their numbers depth-first, rare sides first: nearly the order of steps.
     void number_splits() {
         struct Visit {
             std::int32_t node, parent;
@@ -91,7 +106,7 @@ class TreeCompiler {
             const auto at = node_at(node);
             const bool is_other = is_of_other_part(node, depth);
             const bool is_leaf = is_other || e_.left[at] < 0;
-            const auto number = is_leaf ? ~static_cast<std::int32_t>(out_.leaf_node.size())
+            const auto number = is_leaf ? ~(first_leaf_ + static_cast<std::int32_t>(out_.leaf_node.size()))
                                         : static_cast<std::int32_t>(out_.splits.size());
             if (parent >= 0) out_.splits[static_cast<std::size_t>(parent)].child[side] = number;
             if (is_leaf) {
@@ -100,15 +115,15 @@ class TreeCompiler {
                 continue;
             }
             const auto column = e_.feature[at];
-            Split split{};
-            split.threshold = e_.is_float32 ? round_down(e_.threshold[at]) : e_.threshold[at];
+            CompiledSplit split{};
+            split.number = number;
+            const double threshold = e_.category_set[at] >= 0 ? 0.0 : e_.threshold[at];
+            split.condition = {e_.is_float32 ? round_down(threshold) : threshold, columns_(column), e_.category_set[at],
+                               e_.missing_left[at]};
             const auto ratio = e_.cover_ratios(node_at(e_.left[at]), node_at(e_.right[at]));
             std::copy(ratio.begin(), ratio.end(), split.ratio);
             split.rare_side = ratio[0] <= ratio[1] ? 0 : 1;
-            split.feature = columns_(column);
             split.player = players_(e_.player[static_cast<std::size_t>(column)]);
-            split.category_set = e_.category_set[at];
-            split.missing_left = e_.missing_left[at];
             out_.splits.push_back(split);
             const std::array children{e_.left[at], e_.right[at]};
             for (const int last : {1 - split.rare_side, +split.rare_side})
@@ -136,7 +151,7 @@ class TreeCompiler {
         while (!pending.empty()) {
             const auto [at, entering] = pending.back();
             pending.pop_back();
-            auto& split = out_.splits[static_cast<std::size_t>(at)];
+            CompiledSplit& split = out_.splits[static_cast<std::size_t>(at)];
             auto& last = last_edge[static_cast<std::size_t>(split.player)];
             if (entering) {
                 split.above = last;
@@ -157,7 +172,9 @@ class TreeCompiler {
         }
         const Rule& rule = rule_of_(most);
         out_.tree.n_points = rule.n_points();
+        // Differences would do for the edges of new players, if the rule allows.
         is_exact_ = rule.differences_lose_digits();
+        for (auto& split : out_.splits) split.is_repeated = split.above >= 0 || is_exact_;
     }
 
     void find_bottoms() {
@@ -168,7 +185,7 @@ class TreeCompiler {
         const auto some = [](int n) { return static_cast<std::uint8_t>(std::min(n, 8)); };
         std::vector<Subtree> subtrees(out_.splits.size());
         for (std::size_t i = subtrees.size(); i-- > 0;) {
-            Split& split = out_.splits[i];
+            CompiledSplit& split = out_.splits[i];
             Subtree& here = subtrees[i];
             here.is_clean = split.above < 0;
             for (const auto child : split.child) {
@@ -195,12 +212,10 @@ class TreeCompiler {
         return split.absent_above * split.ratio[edge % 2];
     }
 
-    // Splits whose edges have factors of their own: differences would do for those of new players, if the rule allows.
-    bool is_repeated(const Split& split) const { return split.above >= 0 || is_exact_; }
     std::optional<Bottom> bottom_at(std::int32_t child) const {
         if (child < 0) return {};
-        const Split& split = out_.splits[static_cast<std::size_t>(child)];
-        if (split.below == Below::leaves) return is_repeated(split) ? Bottom::leaves_again : Bottom::leaves;
+        const CompiledSplit& split = out_.splits[static_cast<std::size_t>(child)];
+        if (split.below == Below::leaves) return split.is_repeated ? Bottom::leaves_again : Bottom::leaves;
         if (split.below == Below::anything || is_exact_) return {};
         return split.below == Below::two ? Bottom::two : Bottom::three;
     }
@@ -216,79 +231,65 @@ class TreeCompiler {
         std::vector<Visit> pending{{0, 0, 0, 0}};
         while (!pending.empty()) {
             const auto [number, level, side, next] = pending.back();
-            const Split& split = out_.splits[static_cast<std::size_t>(number)];
-            const Step step{0, side, number, level, -1, -1};
+            const CompiledSplit& split = out_.splits[static_cast<std::size_t>(number)];
+            const Step step{number, 0, side, false};
             out_.tree.n_levels = std::max(out_.tree.n_levels, level + 1);
             if (const auto bottom = bottom_at(number)) {
-                add_bottom(step, *bottom, Place::alone, number);
+                add(step, bottom_op(*bottom, Place::alone));
                 pending.pop_back();
                 continue;
             }
             const auto has_step = [&](std::int32_t child) {
-                return child >= 0 && (is_repeated(split) || !bottom_at(child));
+                return child >= 0 && (split.is_repeated || !bottom_at(child));
             };
-            if (next == 0) carry(step, split, has_step(split.child_at(0)), has_step(split.child_at(1)));
+            const bool rare = has_step(split.child_at(0)), common = has_step(split.child_at(1));
+            if (next == 0 && (rare || common))
+                add(step, carry_op(split.is_repeated, !common ? Sides::rare : !rare ? Sides::common : Sides::both));
             if (next == 2) {
-                finish(step, split);
+                finish({number, 0, side, rare || common}, split);
                 pending.pop_back();
                 continue;
             }
             ++pending.back().next_child;
-            const auto child = split.child_at(static_cast<std::size_t>(next));
-            if (has_step(child)) pending.push_back({child, level + 1, static_cast<std::uint8_t>(next), 0});
+            if (next == 0 ? rare : common)
+                pending.push_back(
+                    {split.child_at(static_cast<std::size_t>(next)), level + 1, static_cast<std::uint8_t>(next), 0});
         }
-        for (std::size_t i = 0; i < out_.splits.size(); ++i)
-            if (is_repeated(out_.splits[i])) out_.repeated.push_back(static_cast<std::int32_t>(i));
     }
-    void carry(Step step, const Split& split, bool rare, bool common) {
-        if (!rare && !common) return;
-        step.op = carry_op(is_repeated(split), !common ? Sides::rare : !rare ? Sides::common : Sides::both);
-        out_.steps.push_back(step);
-    }
-    void finish(Step step, const Split& split) {
+    void finish(const Step& step, const CompiledSplit& split) {
         const auto rare = split.child_at(0), common = split.child_at(1);
-        const auto rare_bottom = is_repeated(split) ? std::nullopt : bottom_at(rare);
-        const auto common_bottom = is_repeated(split) ? std::nullopt : bottom_at(common);
-        if (!rare_bottom && !common_bottom) {
-            step.op = close_op(is_repeated(split), rare < 0 ? Leaf::rare : common < 0 ? Leaf::common : Leaf::none);
-            out_.steps.push_back(step);
-        }
+        const auto rare_bottom = split.is_repeated ? std::nullopt : bottom_at(rare);
+        const auto common_bottom = split.is_repeated ? std::nullopt : bottom_at(common);
+        if (!rare_bottom && !common_bottom)
+            add(step, close_op(split.is_repeated, rare < 0 ? Leaf::rare : common < 0 ? Leaf::common : Leaf::none));
         if (rare_bottom)
-            add_bottom(step, *rare_bottom,
-                       common_bottom ? Place::rare_first
-                       : common < 0  ? Place::rare_beside_leaf
-                                     : Place::rare_closing,
-                       rare);
+            add(step, bottom_op(*rare_bottom, common_bottom ? Place::rare_first
+                                              : common < 0  ? Place::rare_beside_leaf
+                                                            : Place::rare_closing));
         if (common_bottom)
-            add_bottom(step, *common_bottom, rare < 0 ? Place::common_beside_leaf : Place::common_closing, common);
+            add(step, bottom_op(*common_bottom, rare < 0 ? Place::common_beside_leaf : Place::common_closing));
     }
-    void add_bottom(Step step, Bottom bottom, Place place, std::int32_t root) {
-        step.op = bottom_op(bottom, place);
-        step.bottom = bottom == Bottom::leaves_again ? root : out_.n_asked;
-        step.numbers = out_.n_numbers;
-        out_.n_asked += splits_of(bottom);
-        out_.n_numbers += numbers_of(bottom);
+    void add(Step step, Op op) {
+        step.op = op;
         out_.steps.push_back(step);
-        if (bottom != Bottom::leaves_again) out_.bottoms.push_back({root, bottom});
     }
 
     // Few distinct conditions and many leaves: one table for the whole tree.
     void find_lookup() {
-        using Condition = std::tuple<std::int32_t, double, std::int32_t, bool>;
-        std::map<Condition, std::uint8_t> seen;
+        std::map<std::tuple<std::int32_t, double, std::int32_t, bool>, std::size_t> seen;
+        std::vector<std::size_t> bit;  // of each split
         Lookup lookup;
-        for (std::size_t i = 0; i < out_.splits.size(); ++i) {
-            auto& s = out_.splits[i];
+        for (const auto& split : out_.splits) {
+            const auto& asked = split.condition;
             const auto [it, is_new] =
-                seen.try_emplace({s.feature, s.category_set < 0 ? s.threshold : 0.0, s.category_set, s.missing_left},
-                                 static_cast<std::uint8_t>(seen.size()));
+                seen.try_emplace({asked.feature, asked.threshold, asked.category_set, asked.missing_left}, seen.size());
             if (seen.size() > kMaxLookupBits) return;
-            s.bit = it->second;
+            bit.push_back(it->second);
             if (!is_new) continue;
-            lookup.condition[static_cast<std::size_t>(lookup.n_conditions++)] = static_cast<std::int32_t>(i);
+            lookup.condition[static_cast<std::size_t>(lookup.n_conditions++)] = split.number;
             const auto players = lookup.players();
-            if (std::find(players.begin(), players.end(), s.player) == players.end())
-                lookup.player[static_cast<std::size_t>(lookup.n_players++)] = s.player;
+            if (std::find(players.begin(), players.end(), split.player) == players.end())
+                lookup.player[static_cast<std::size_t>(lookup.n_players++)] = split.player;
         }
         // A look-up costs about as much as walking six leaves (measured), per player.
         if (out_.splits.size() < 6 * lookup.players().size()) return;
@@ -296,8 +297,8 @@ class TreeCompiler {
         for (std::size_t state = 0; state < lookup.n_states(); ++state) {
             std::int32_t node = 0;
             while (node >= 0) {
-                const auto& split = out_.splits[static_cast<std::size_t>(node)];
-                node = split.child[(state >> split.bit & 1) != 0 ? 0 : 1];
+                const auto i = static_cast<std::size_t>(node);
+                node = out_.splits[i].child[(state >> bit[i] & 1) != 0 ? 0 : 1];
             }
             out_.outcomes.push_back(~node);
         }
@@ -307,6 +308,7 @@ class TreeCompiler {
     std::int64_t root_;
     const Parts& parts_;
     std::vector<std::int32_t> path_;  // to the root of the part
+    std::int32_t first_leaf_;         // in the chunk's numbering
     Numbering& columns_;
     Numbering& players_;
     const RuleOf& rule_of_;

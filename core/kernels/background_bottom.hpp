@@ -29,50 +29,56 @@ constexpr std::size_t block_of(std::size_t row) { return row / kBlockRows; }
 constexpr std::size_t lane_of(std::size_t row) { return row % kBlockRows; }
 constexpr std::size_t n_set_words(std::size_t n_players) { return (n_players + kSetPlayers - 1) / kSetPlayers; }
 
-// A subtree, its splits and edges numbered from zero in the tree's order.
+// A subtree, its splits and edges numbered from zero from the top down.
 class Bottom {
   public:
     struct Leaf {
         std::int32_t leaf;
         std::uint32_t edges;  // on the way to it, of each player the last one
     };
-    std::int32_t root = 0;  // a split, or ~leaf
     std::size_t n_splits = 0, n_players = 0;
-    std::array<std::size_t, kBottomSplits> place;  // of each split's player, new ones after those above
+    std::array<std::int32_t, kBottomSplits> split;  // of the tree
+    std::array<std::size_t, kBottomSplits> place;   // of each split's player, new ones after those above
 
     std::span<const Leaf> leaves() const { return std::span(leaf_).first(n_leaves_); }
 
-    // Its leaves that are in no table; `place_of(edge)` is where an edge's player is among the `n_above` of the path.
+    std::int32_t edge(std::size_t e) const { return 2 * split[e / 2] + static_cast<std::int32_t>(e % 2); }
+
+    // Its leaves that are in no table, below a split or ~leaf; `place_of(edge)` is where an edge's player is among the
+    // `n_above` of the path.
     template <class PlaceOf>
     void begin(const Tree& tree, const BackgroundTree& plan, std::int32_t node, std::size_t n_above,
                const PlaceOf& place_of) {
-        root = node;
-        n_splits = node < 0 ? 0 : at(plan.n_splits_below[at(node)]);
+        n_splits = n_leaves_ = n_repeated_ = 0;
         n_players = n_above;
-        n_leaves_ = n_repeated_ = 0;
-        if (node < 0) leaf_[n_leaves_++] = {~node, 0};
-        std::array<std::uint32_t, kBottomSplits> edges_to{};
+        std::array<std::uint32_t, kBottomSplits> edges_to;
+        const auto add = [&](std::int32_t child, std::uint32_t edges) {
+            if (child < 0) {
+                leaf_[n_leaves_++] = {~child, edges};
+            } else {
+                edges_to[n_splits] = edges;
+                split[n_splits++] = child;
+            }
+        };
+        add(node, 0);
         for (std::size_t i = 0; i < n_splits; ++i) {
-            const auto above = tree.splits[at(node) + i].above;
+            const auto above = tree[split[i]].above;
             std::uint32_t edges = edges_to[i];
-            if (above >= 2 * node) {
-                edges &= ~(1U << (above - 2 * node));
-                place[i] = place[at(above / 2 - node)];
+            const auto inside =
+                static_cast<std::size_t>(std::find(split.begin(), split.begin() + i, above / 2) - split.begin());
+            const bool is_inside = above >= 0 && inside < i;
+            if (is_inside) {
+                edges &= ~(1U << (2 * inside + at(above % 2)));
+                place[i] = place[inside];
             } else {
                 place[i] = above < 0 ? n_players++ : place_of(above);
             }
             for (std::size_t r = 0; r < n_repeated_; ++r)
-                if (above >= 2 * node && place[i] == repeated_[r].place) repeated_[r].edges |= 3U << (2 * i);
-            if (above >= 0 && above < 2 * node) repeated_[n_repeated_++] = {place[i], 3U << (2 * i), 3U << (2 * i)};
-            for (std::size_t side = 0; side < 2; ++side) {
-                const auto child = plan.scan_child[2 * (at(node) + i) + side];
-                if (child == kNothing) continue;
-                const std::uint32_t longer = edges | 1U << (2 * i + side);
-                if (child >= 0)
-                    edges_to[at(child - node)] = longer;
-                else
-                    leaf_[n_leaves_++] = {~child, longer};
-            }
+                if (is_inside && place[i] == repeated_[r].place) repeated_[r].edges |= 3U << (2 * i);
+            if (above >= 0 && !is_inside) repeated_[n_repeated_++] = {place[i], 3U << (2 * i), 3U << (2 * i)};
+            for (std::size_t side = 0; side < 2; ++side)
+                if (const auto child = plan.scan_child[2 * at(split[i]) + side]; child != kNothing)
+                    add(child, edges | 1U << (2 * i + side));
         }
     }
 
@@ -262,7 +268,7 @@ class Side {
             const std::size_t word = (n_above + e) / kSetPlayers;
             Sets* const to = &own_[(word - first_word) * crowd.blocks];
             for (std::size_t b = 0; b < crowd.blocks; ++b)
-                add_player(signature_[word][b].data(), crowd.satisfied(b, 2 * bottom.root + static_cast<int>(e)),
+                add_player(signature_[word][b].data(), crowd.satisfied(b, bottom.edge(e)),
                            static_cast<int>((n_above + e) % kSetPlayers), to[b].data());
             signature_[word] = to;
         }

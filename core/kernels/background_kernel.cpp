@@ -33,8 +33,9 @@ template <class Number>
 void evaluate_blocks(const Program& program, const Chunk& chunk, const Tree& tree, const Number* x,
                      std::size_t n_blocks, std::uint64_t* words) {
     for (std::size_t b = 0; b < n_blocks; ++b, x += chunk.columns.size() * kBlockRows, words += n_words(tree)) {
-        std::uint64_t* const left_words = words + 2 * tree.splits.size();
-        find_satisfied(program, tree, x, words, [&](std::size_t i, std::uint64_t left) { left_words[i] = left; });
+        std::uint64_t* const left_words = words + 2 * at(tree.n_splits);
+        find_satisfied(program, chunk, tree, x, words,
+                       [&](std::size_t i, std::uint64_t left) { left_words[i] = left; });
     }
 }
 
@@ -44,9 +45,9 @@ void evaluate(const Program& program, const Chunk& chunk, const Tree& tree, cons
                        : evaluate_blocks(program, chunk, tree, static_cast<const double*>(x), n_blocks, words);
 }
 
-void find_outcomes(const Program& program, const Tree& tree, const void* x, std::uint8_t* out) {
-    (program.is_float32 ? outcomes<kBlockRows>(program, tree, static_cast<const float*>(x))
-                        : outcomes<kBlockRows>(program, tree, static_cast<const double*>(x)))
+void find_outcomes(const Program& program, const Chunk& chunk, const Tree& tree, const void* x, std::uint8_t* out) {
+    (program.is_float32 ? outcomes<kBlockRows>(program, chunk, tree, static_cast<const float*>(x))
+                        : outcomes<kBlockRows>(program, chunk, tree, static_cast<const double*>(x)))
         .store(out);
 }
 
@@ -72,9 +73,9 @@ struct BlockSum {
     // A tree that is one table.
     void look_up(const Program& program, const Chunk& chunk, const Tree& tree) {
         alignas(64) std::array<std::uint8_t, kBlockRows> outcome;
-        outcomes<kBlockRows>(program, tree, x).store(outcome.data());
+        outcomes<kBlockRows>(program, chunk, tree, x).store(outcome.data());
         const auto* const leaf = tree.lookup->leaf.data();
-        const double* const values = chunk.values_of(tree, 0);
+        const double* const values = chunk.leaf_value.data();
         const auto sum_of = [&](std::size_t output) {
             std::array<double, 4> parts{};  // which wait less for each other than one sum
             for (std::size_t r = 0; r < kBlockRows; ++r)
@@ -89,10 +90,10 @@ struct BlockSum {
     void walk(const Program& program, const Chunk& chunk, const Tree& tree) {
         std::array<std::uint64_t, kMaxBlockSplits> reached;
         reached[0] = ~std::uint64_t{0} >> (kBlockRows - n_rows);
-        for (std::size_t i = 0; i < tree.splits.size(); ++i) {
-            const auto& split = tree.splits[i];
-            const std::uint64_t left = goes_left<kBlockRows>(program, split, x);
-            const std::uint64_t here[2] = {reached[i] & left, reached[i] & ~left};
+        for (std::int32_t i = 0; i < tree.n_splits; ++i) {
+            const Split split = tree[i];
+            const std::uint64_t left = goes_left<kBlockRows>(program, chunk.conditions[at(split.asks)], x);
+            const std::uint64_t here[2] = {reached[at(i)] & left, reached[at(i)] & ~left};
             for (std::size_t side = 0; side < 2; ++side) {
                 const auto child = split.child[side];
                 if (child >= 0) {
@@ -100,7 +101,7 @@ struct BlockSum {
                     continue;
                 }
                 const double of_leaf = weight_of(here[side], weights);
-                const double* const value = chunk.values_of(tree, ~child);
+                const double* const value = chunk.values_of(~child);
                 sum += of_leaf * value[0];
                 for (int o = 1; o < chunk.n_outputs; ++o) sums[at(chunk.output + o)] += of_leaf * value[o];
             }
@@ -117,7 +118,7 @@ void add_sums_of(const Program& program, const Chunk& chunk, const RowsView& row
         blocks.emplace_back(x + first * chunk.columns.size(), std::min<std::size_t>(kBlockRows, rows.n_rows - first),
                             weights, sums + first / kBlockRows * at(program.n_outputs));
     for (const auto& tree : chunk.trees)
-        if (tree.splits.size() <= kMaxBlockSplits)
+        if (at(tree.n_splits) <= kMaxBlockSplits)
             for (auto& block : blocks)
                 tree.is_lookup() ? block.look_up(program, chunk, tree) : block.walk(program, chunk, tree);
     for (const auto& block : blocks) block.sums[at(chunk.output)] += block.sum;

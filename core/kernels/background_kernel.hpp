@@ -50,7 +50,7 @@ struct BackgroundKernel {
     void (*evaluate)(const Program&, const Chunk&, const Tree&, const void* x, std::size_t n_blocks,
                      std::uint64_t* words);
     // Of a tree that is one table, the outcome of each of 64 rows, transposed.
-    void (*find_outcomes)(const Program&, const Tree&, const void* x, std::uint8_t* out);
+    void (*find_outcomes)(const Program&, const Chunk&, const Tree&, const void* x, std::uint8_t* out);
     // Adds the weighted sum over each of up to kSumBlocks blocks of what the trees of up to kMaxBlockSplits splits
     // predict, to sums[block][output]. `x` has room for these blocks, of the columns that the chunk reads.
     void (*add_block_sums)(const Program&, const Chunk&, const RowsView&, const BlockWeights&, void* x, double* sums);

@@ -109,7 +109,7 @@ class Scan {
           row_pairs_(row_pairs),
           worker_(worker),
           n_places_(in_eights(at(plan.n_players_on_path))),
-          place_(tree.splits.size()) {
+          place_(at(tree.n_splits)) {
         const auto fill = [&](Crowd& crowd, std::size_t n, const std::uint64_t* words) {
             crowd.n = n;
             crowd.blocks = n_blocks(n);
@@ -168,13 +168,13 @@ class Scan {
     }
 
     void enter(std::int32_t split) {
-        const auto above = tree_.splits[at(split)].above;
+        const auto above = tree_[split].above;
         place_[at(split)] = above < 0 ? edge_.size() : place_[at(above / 2)];
         if (above < 0) edge_.push_back(-1);
     }
 
     void leave(std::int32_t split) {
-        const auto above = tree_.splits[at(split)].above;
+        const auto above = tree_[split].above;
         const std::size_t place = place_[at(split)];
         if (above < 0) {
             if (is_of_pairs()) flush_pairs(place);
@@ -184,7 +184,7 @@ class Scan {
         }
         if (walk_.depth > 0) --walk_.depth;
     }
-    std::int32_t player_at(std::size_t place) const { return tree_.splits[at(edge_[place] / 2)].player; }
+    std::int32_t player_at(std::size_t place) const { return tree_[edge_[place] / 2].player; }
     double* phi_of(std::size_t slot, std::size_t row) const {
         return row_pairs_.phi + block_of(row) * row_pairs_.phi_per_block + slot * kBlockRows + lane_of(row);
     }
@@ -257,7 +257,7 @@ class Scan {
         for (std::size_t o = 0; o < n_outputs_; ++o) {
             value_.clear();
             for (const auto& leaf : bottom_.leaves())
-                value_.push_back(row_pairs_.scale * chunk_.values_of(tree_, leaf.leaf)[o]);
+                value_.push_back(row_pairs_.scale * chunk_.values_of(leaf.leaf)[o]);
             if (is_alone)
                 for (std::size_t kind = 0; kind < rows_.kinds.n; ++kind) pay_alone(kind);
             else
@@ -526,7 +526,7 @@ class Scan {
         const auto slot_of = [&](std::int32_t player) { return at(player) * n_outputs_ + output; };
         for (std::size_t place = 0; place < n_above_; ++place) slot_[place] = slot_of(player_at(place));
         for (std::size_t i = 0; i < bottom_.n_splits; ++i)
-            slot_[bottom_.place[i]] = slot_of(tree_.splits[at(bottom_.root) + i].player);
+            slot_[bottom_.place[i]] = slot_of(tree_[bottom_.split[i]].player);
         for (std::size_t b = 0; b < walk_.rows.blocks; ++b)
             for (std::size_t first = 0; first < slot_.size(); first += kLanes)
                 hand_out(b, first, std::min<std::size_t>(kLanes, slot_.size() - first));
@@ -558,7 +558,7 @@ class Scan {
 
     // As `pay`, for pairs of players of the path. Here every row is a kind of its own.
     void pay_pairs(std::int32_t leaf, std::size_t kind, std::size_t output) {
-        const double value = row_pairs_.scale * chunk_.values_of(tree_, leaf)[output];
+        const double value = row_pairs_.scale * chunk_.values_of(leaf)[output];
         double* const grid = paid_pairs(output, rows_.kinds.member[kind]);
         const auto pair = [&](std::size_t one, std::size_t other) -> double& {
             return grid[std::max(one, other) * n_places_ + std::min(one, other)];

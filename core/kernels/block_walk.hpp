@@ -28,7 +28,6 @@
 #include <span>
 #include <utility>
 
-#include "compile/bottoms.hpp"
 #include "compile/program.hpp"
 #include "compile/steps.hpp"
 #include "kernels/isa.hpp"
@@ -83,7 +82,7 @@ inline constexpr int kWalkBlocks = 2;
 // Where a walk takes its rows from, and puts what it finds.
 struct BlockRows {
     const std::uint64_t* left;       // [condition of the chunk][block] which rows go left
-    const std::uint64_t* satisfied;  // [split of the tree][block] which satisfy their player's edges above, if repeated
+    const std::uint64_t* satisfied;  // [repeat of the tree][block] which satisfy their player's edges above
     int n_blocks;                    // of 64 rows
     int first, n_rows;               // of these
     double* phi;                     // [output][player][row]
@@ -91,8 +90,8 @@ struct BlockRows {
     std::size_t n_players;
 
     LTS_INLINE std::uint64_t goes_left(std::int32_t asks, int block) const { return left[at(asks * n_blocks + block)]; }
-    LTS_INLINE std::uint64_t is_satisfied(std::int32_t split, int block) const {
-        return satisfied[at(split * n_blocks + block)];
+    LTS_INLINE std::uint64_t is_satisfied(std::int32_t repeat, int block) const {
+        return satisfied[at(repeat * n_blocks + block)];
     }
 };
 
@@ -110,11 +109,11 @@ class BlockStates {
         }
     }
     // Which outcome it has at the split of a repeated player.
-    LTS_INLINE BlockStates(const BlockRows& rows, std::int32_t number, std::int32_t asks) : first_(rows.first) {
+    LTS_INLINE BlockStates(const BlockRows& rows, std::int32_t repeat, std::int32_t asks) : first_(rows.first) {
         for (int b = 0; b < rows.n_blocks; ++b) {
             Bytes bytes;
             bytes.add(rows.goes_left(asks, b), kStateBit[0]);
-            bytes.add(rows.is_satisfied(number, b), kStateBit[1]);
+            bytes.add(rows.is_satisfied(repeat, b), kStateBit[1]);
             bytes.store(state_.data() + b * kBlockRows);
         }
     }
@@ -129,8 +128,8 @@ class BlockStates {
 template <int kBit>
 class New {
   public:
-    LTS_INLINE explicit New(const Split& split)
-        : ratio_(broadcast(split.ratio_at(0))), delta_(split.delta(1), split.delta(0)) {}
+    LTS_INLINE explicit New(const PackedSplit& split)
+        : ratio_(broadcast(split.rare_ratio)), delta_(split.delta(0), split.delta(1)) {}
 
     template <int W, int kBits>
     LTS_INLINE Many<W> delta(const ManyAnswers<W, kBits>& answers) const {
@@ -152,8 +151,9 @@ class MetNew {
   public:
     using Rows = Many<W>;
 
-    LTS_INLINE MetNew(const BlockPoints<K>& points, const Split& split, std::int32_t, const BlockRows& rows)
-        : split_(split), t_(broadcast_all<K>(points.t)), states_(rows, std::array{split.asks}) {}
+    LTS_INLINE MetNew(const BlockPoints<K>& points, const Tree&, const PackedSplit& split, const BlockRows& rows)
+        : split_(split), t_(broadcast_all<K>(points.t)), states_(rows, std::array{split.asks()}) {}
+    LTS_INLINE static std::int32_t player_of(const Tree&, const PackedSplit& split) { return split.who; }
 
     class Here {  // some rows
       public:
@@ -193,11 +193,11 @@ class MetAgain {
   public:
     using Rows = Many<W>;
 
-    LTS_INLINE MetAgain(const BlockPoints<K>& points, const Split& split, std::int32_t number, const BlockRows& rows)
-        : states_(rows, number, split.asks) {
+    LTS_INLINE MetAgain(const BlockPoints<K>& points, const Tree& tree, const PackedSplit& split, const BlockRows& rows)
+        : states_(rows, split.who - tree.first_repeat, split.asks()) {
         constexpr std::size_t kNumbers = BlockPoints<K>::kNumbers;
         alignas(32) std::array<double, kNumbers> tau, rest;
-        const Quad c = spread(split.absent_above);
+        const Quad c = spread(tree.chunk_repeats[split.who].absent_above);
         for (std::size_t k = 0; k < kNumbers; k += 4) {
             const Quad t = load_quad(&points.t[k]), absent = load_quad(&points.absent[k]) * c;
             const Quad per_u = spread(1.0) / (t + absent);
@@ -207,15 +207,18 @@ class MetAgain {
         }
         const Quad unsatisfied = load_quad(kIsUnsatisfied.data()), satisfied = load_quad(kIsSatisfied.data());
         const auto write = [&](std::size_t side, std::array<Outcomes, K>& to) LTS_INLINED {
-            const Quad ratio = spread(split.ratio_at(side)), goes = load_quad(kGoes[side ^ split.rare_side].data());
+            const Quad ratio = spread(split.ratio_at(side)), goes = load_quad(kGoes[side ^ split.rare_side()].data());
             const Quad above = ratio * unsatisfied, here = ratio * satisfied;
             for (std::size_t k = 0; k < K; ++k)
                 store_quad(to[k].data(), fma(goes, spread(tau[k]), fma(here, spread(rest[k]), above)));
         };
         write(0, over_rare);
         write(1, over_common);
-        const Quad goes = load_quad(kGoes[split.rare_side].data());
-        store_quad(delta_.data(), fnma(spread(split.ratio_at(0)), satisfied, goes));
+        const Quad goes = load_quad(kGoes[split.rare_side()].data());
+        store_quad(delta_.data(), fnma(spread(split.rare_ratio), satisfied, goes));
+    }
+    LTS_INLINE static std::int32_t player_of(const Tree& tree, const PackedSplit& split) {
+        return tree.chunk_repeats[split.who].player;
     }
 
     class Here {
@@ -251,8 +254,8 @@ class BlockWalk {
         : tree_(tree),
           p_(points),
           rows_(rows),
-          values_(chunk.values_of(tree, 0)),
-          numbers_(chunk.bottom_number.data() + tree.first_number),
+          values_(chunk.leaf_value.data()),
+          asks_nothing_(static_cast<std::int32_t>(chunk.conditions.size())),
           n_outputs_(chunk.n_outputs),
           n_vectors_((rows.n_rows + kRows - 1) / kRows),
           size_(at(n_vectors_) * kVector),
@@ -265,14 +268,19 @@ class BlockWalk {
     void run() const {
         for (int v = 0; v < n_vectors_; ++v)
             for (int k = 0; k < K; ++k) store(c_at(-1, 0) + place(v, k), alike(broadcast(p_.weight[at(k)])));
-        for (const auto& step : tree_.steps) (this->*kActions[step.op])(step);
+        std::int32_t level = 0;
+        for (const auto& step : tree_.steps()) {
+            level -= step.returns;
+            (this->*kActions[step.op])(step, level);
+            level += is_carry(step.op);
+        }
     }
 
   private:
     using Rows = Many<W>;
     using AtPoints = std::array<Rows, K>;
     using Points = std::array<Vec, K>;
-    using Action = void (BlockWalk::*)(const Step&) const;
+    using Action = void (BlockWalk::*)(const Step&, std::int32_t level) const;
 
     static constexpr int kRows = W * kLanes;                        // that take each operation together
     static constexpr std::size_t kVector = std::size_t{K} * kRows;  // their doubles
@@ -288,13 +296,14 @@ class BlockWalk {
         return stack_ + (at(level + 1) * at(2 * n_outputs_) + at(2 * output + side)) * size_;
     }
     double* c_at(std::int32_t level, int side) const { return g_at(level, side, n_outputs_ - 1); }
-    double* c_of(const Step& step) const { return c_at(step.level - 1, step.side); }
-    double* g_of(const Step& step, int output) const { return g_at(step.level - 1, step.side, output); }
+    // Of a step's split, at this level.
+    double* c_of(const Step& step, std::int32_t level) const { return c_at(level - 1, step.side); }
+    double* g_of(const Step& step, std::int32_t level, int output) const { return g_at(level - 1, step.side, output); }
     double value_of(std::int32_t child, int output) const { return values_[at(~child) * at(n_outputs_) + at(output)]; }
     double* phi_of(std::int32_t player, int output) const {
         return rows_.phi + (at(output) * rows_.n_players + at(player)) * rows_.stride + at(rows_.first);
     }
-    const Split& split_of(const Step& step) const { return tree_.splits[at(step.split)]; }
+    const PackedSplit& split_of(const Step& step) const { return tree_.first_split[step.split]; }
 
     // φ += a·b
     LTS_INLINE static void add(double* phi, int v, const Rows& a, const Rows& b) {
@@ -305,10 +314,10 @@ class BlockWalk {
 
     // C, over the edges to children that have steps of their own.
     template <class Met, Sides kSides>
-    void carry(const Step& step) const {
-        const Met met(p_, split_of(step), step.split, rows_);
-        const double* const from = c_of(step);
-        double *const rare = c_at(step.level, 0), *const common = c_at(step.level, 1);
+    void carry(const Step& step, std::int32_t level) const {
+        const Met met(p_, tree_, split_of(step), rows_);
+        const double* const from = c_of(step, level);
+        double *const rare = c_at(level, 0), *const common = c_at(level, 1);
         for (int v = 0; v < n_vectors_; ++v) {
             const typename Met::Here here(met, v);
             for (int k = 0; k < K; ++k) {
@@ -321,15 +330,15 @@ class BlockWalk {
 
     // G, from that of both children.
     template <class Met, Leaf kLeaf>
-    void close(const Step& step) const {
-        const Split& split = split_of(step);
-        const Met met(p_, split, step.split, rows_);
-        const double* const c = c_of(step);
+    void close(const Step& step, std::int32_t level) const {
+        const PackedSplit& split = split_of(step);
+        const Met met(p_, tree_, split, rows_);
+        const double* const c = c_of(step, level);
         for (int output = 0; output < n_outputs_; ++output) {
             const Vec leaf =
-                broadcast(kLeaf == Leaf::none ? 0.0 : value_of(split.child_at(kLeaf == Leaf::rare ? 0 : 1), output));
-            const double *const g_rare = g_at(step.level, 0, output), *const g_common = g_at(step.level, 1, output);
-            double *const g = g_of(step, output), *const phi = phi_of(split.player, output);
+                broadcast(kLeaf == Leaf::none ? 0.0 : value_of(split.child[kLeaf == Leaf::rare ? 0 : 1], output));
+            const double *const g_rare = g_at(level, 0, output), *const g_common = g_at(level, 1, output);
+            double *const g = g_of(step, level, output), *const phi = phi_of(Met::player_of(tree_, split), output);
             for (int v = 0; v < n_vectors_; ++v) {
                 const typename Met::Here here(met, v);
                 Rows sum;
@@ -351,25 +360,27 @@ class BlockWalk {
 
     // A bottom whose C is at hand, or that is below a split of a new player whose C is.
     template <class Bottom, Place kPlace>
-    void take(const Step& step) const {
+    void take(const Step& step, std::int32_t level) const {
         constexpr int kBits = Bottom::kBits;
         constexpr bool has_edge = kPlace != Place::alone, is_rare = kPlace < Place::common_closing;
         constexpr bool is_closing = has_edge && kPlace != Place::rare_first;
         constexpr bool is_beside_leaf = kPlace == Place::rare_beside_leaf || kPlace == Place::common_beside_leaf;
-        const Split& split = split_of(step);
+        const PackedSplit& split = split_of(step);
+        const typename Bottom::Members members(*this,
+                                               has_edge ? split.child_at(step.split, is_rare ? 0 : 1) : step.split);
         std::array<std::int32_t, kBits + 1> asks;
-        Bottom::ask(tree_, step, asks.data());
-        asks[kBits] = split.asks;
+        members.ask(asks.data());
+        asks[kBits] = split.asks();
         const BlockStates states(rows_, asks);
         const New<kBits> edge(split);
         const Points t = broadcast_all<K>(p_.t);
-        const double* const c = c_of(step);
+        const double* const c = c_of(step, level);
         for (int output = 0; output < n_outputs_; ++output) {
-            const Bottom bottom(*this, step, output);
-            const Vec leaf = broadcast(is_beside_leaf ? value_of(split.child_at(is_rare ? 1 : 0), output) : 0.0);
-            const double* const sibling = g_at(step.level, is_rare ? 1 : 0, output);
-            double* const g = has_edge && !is_closing ? g_at(step.level, 0, output) : g_of(step, output);
-            double* const phi = phi_of(split.player, output);
+            const Bottom bottom(*this, members, output);
+            const Vec leaf = broadcast(is_beside_leaf ? value_of(split.child[is_rare ? 1 : 0], output) : 0.0);
+            const double* const sibling = g_at(level, is_rare ? 1 : 0, output);
+            double* const g = has_edge && !is_closing ? g_at(level, 0, output) : g_of(step, level, output);
+            double* const phi = is_closing ? phi_of(split.who, output) : nullptr;
             for (int v = 0; v < n_vectors_; ++v) {
                 const ManyAnswers<W, kBits + 1> answers(states.from(v * kRows));
                 const Rows delta = edge.delta(answers);
@@ -395,58 +406,84 @@ class BlockWalk {
         }
     }
 
-    // What is known of a clean bottom (compile/bottoms.hpp).
-    class Record {
-      public:
-        LTS_INLINE Record(const BlockWalk& walk, const Step& step, Bottom bottom, int output)
-            : asked_(&walk.tree_.asked[at(step.bottom)]),
-              number_(walk.n_outputs_ == 1 ? walk.numbers_ + step.numbers
-                                           : walk.number(step, bottom, output, made_.data())),
-              phi_(walk.phi_of(0, output)),
-              stride_(walk.rows_.stride) {}
-        Record(const Record&) = delete;
+    // A split of a clean bottom. Where a leaf stands in its place, it asks nothing and has that leaf on both sides: all
+    // differences are zero, and nobody is paid.
+    struct Member {
+        double ratio;  // of the rare side
+        int rare_side;
+        std::int32_t asks, player;
+        std::array<std::int32_t, 2> child;  // rare and common, each a split or ~leaf
 
-        LTS_INLINE const double* number(int i) const { return number_ + i; }
-        LTS_INLINE double* phi_of(int i) const { return phi_ + at(asked_[i].player) * stride_; }
-        // The cover ratio of the rare side of an inner split.
-        LTS_INLINE Vec ratio(int i) const { return broadcast(-std::min(number_[2 * i], number_[2 * i + 1])); }
+        // δ of rows that go right (0) or left (1).
+        LTS_INLINE double delta(int goes_left) const { return static_cast<double>(goes_left ^ rare_side) - ratio; }
+    };
+    LTS_INLINE Member member_at(std::int32_t number, std::int32_t root) const {
+        // No branch: whether it is a leaf is hard to foretell.
+        const bool is_leaf = number < 0;
+        const std::int32_t there = is_leaf ? root : number;
+        const PackedSplit& split = tree_.first_split[there];
+        const auto child = [&](std::size_t side) LTS_INLINED { return is_leaf ? number : split.child_at(there, side); };
+        return {split.rare_ratio,
+                static_cast<int>(split.rare_side()),
+                is_leaf ? asks_nothing_ : split.asks(),
+                split.who,
+                {child(0), child(1)}};
+    }
+    // From the root down, rare sides first.
+    template <Bottom kBottom>
+    class MembersOf {
+      public:
+        LTS_INLINE MembersOf(const BlockWalk& walk, std::int32_t root) {
+            const auto put = [&](std::size_t i, std::int32_t number)
+                                 LTS_INLINED { member_[i] = walk.member_at(number, root); };
+            const auto put_children = [&](std::size_t i, std::size_t rare, std::size_t common) LTS_INLINED {
+                put(rare, member_[i].child[0]);
+                put(common, member_[i].child[1]);
+            };
+            put(0, root);
+            if constexpr (kBottom == Bottom::two) put_children(0, 1, 2);
+            if constexpr (kBottom == Bottom::three) {
+                put_children(0, 1, 4);
+                put_children(1, 2, 3);
+                put_children(4, 5, 6);
+            }
+        }
+        LTS_INLINE const Member& operator[](int i) const { return member_[at(i)]; }
+        LTS_INLINE void ask(std::int32_t* to) const {
+            for (const auto& member : member_) *to++ = member.asks;
+        }
 
       private:
-        const Asked* asked_;
-        std::array<double, numbers_of(Bottom::three)> made_;
-        const double* number_;
-        double* phi_;  // of the first player
-        std::size_t stride_;
+        std::array<Member, at(splits_of(kBottom))> member_;
     };
-    // Numbers of leaves with several outputs would be most of a model, and are found when they are needed.
-    [[gnu::noinline]] const double* number(const Step& step, Bottom bottom, int output, double* to) const {
-        CleanBottom(tree_.splits, root_of(step.op, step.split, split_of(step)), bottom)
-            .number([&](std::int32_t leaf) { return value_of(~leaf, output); }, to);
-        return to;
-    }
-    template <Bottom kBottom>
-    struct Clean {
-        static constexpr int kBits = splits_of(kBottom);
-        LTS_INLINE static void ask(const Tree& tree, const Step& step, std::int32_t* to) {
-            const Asked* const asked = &tree.asked[at(step.bottom)];
-            for (int i = 0; i < kBits; ++i) to[i] = asked[i].asks;
-        }
+    // What is expected on its rare side less what is on the other, and of both.
+    struct Expected {
+        double apart, mean;
+        LTS_INLINE Expected(const Member& member, double rare, double common)
+            : apart(rare - common), mean(common + member.ratio * apart) {}
     };
 
     // A split of two leaves: G = mean + t·slope, and what its player gets is slope · Σ C.
     template <int kBit>
     struct Tip {
+        Expected expected;
         double* phi;
         Either<kBit> slope;
 
-        LTS_INLINE Tip(const Record& record, int i) : phi(record.phi_of(i)), slope(record.number(2 * i)) {}
+        LTS_INLINE Tip(const BlockWalk& walk, const Member& member, int output)
+            : expected(member, walk.value_of(member.child[0], output), walk.value_of(member.child[1], output)),
+              phi(walk.phi_of(member.player, output)),
+              slope(member.delta(0) * expected.apart, member.delta(1) * expected.apart) {}
     };
 
     // Two leaves.
-    class Leaves : public Clean<Bottom::leaves> {
+    class Leaves {
       public:
-        LTS_INLINE Leaves(const BlockWalk& walk, const Step& step, int output)
-            : Leaves(Record(walk, step, Bottom::leaves, output)) {}
+        static constexpr int kBits = 1;
+        using Members = MembersOf<Bottom::leaves>;
+
+        LTS_INLINE Leaves(const BlockWalk& walk, const Members& members, int output)
+            : tip_(walk, members[0], output), mean_(broadcast(tip_.expected.mean)) {}
         LTS_INLINE void operator()(AtPoints& points, const Points& t, int v, const auto& answers) const {
             Rows sum = points[0];
             for (int k = 1; k < K; ++k) sum = sum + points[at(k)];
@@ -456,8 +493,6 @@ class BlockWalk {
         }
 
       private:
-        LTS_INLINE explicit Leaves(const Record& record) : tip_(record, 0), mean_(broadcast(*record.number(2))) {}
-
         Tip<0> tip_;
         Vec mean_;
     };
@@ -466,10 +501,15 @@ class BlockWalk {
     class LeavesAgain {
       public:
         static constexpr int kBits = 0;
-        LTS_INLINE static void ask(const Tree&, const Step&, std::int32_t*) {}
+        struct Members {
+            const PackedSplit& split;
 
-        LTS_INLINE LeavesAgain(const BlockWalk& walk, const Step& step, int output)
-            : LeavesAgain(walk, step.bottom, walk.tree_.splits[at(step.bottom)], output) {}
+            LTS_INLINE Members(const BlockWalk& walk, std::int32_t root) : split(walk.tree_.first_split[root]) {}
+            LTS_INLINE void ask(std::int32_t*) const {}
+        };
+
+        LTS_INLINE LeavesAgain(const BlockWalk& walk, const Members& members, int output)
+            : LeavesAgain(walk, members.split, output) {}
         LTS_INLINE void operator()(AtPoints& points, const Points&, int v, const auto&) const {
             const typename MetAgain<K, W>::Here here(met_, v);
             Rows sum = here.by_kappa(points[0], 0);
@@ -479,10 +519,11 @@ class BlockWalk {
         }
 
       private:
-        LTS_INLINE LeavesAgain(const BlockWalk& walk, std::int32_t number, const Split& split, int output)
-            : met_(walk.p_, split, number, walk.rows_), phi_(walk.phi_of(split.player, output)) {
-            const double rare = walk.value_of(split.child_at(0), output);
-            const double common = walk.value_of(split.child_at(1), output);
+        LTS_INLINE LeavesAgain(const BlockWalk& walk, const PackedSplit& split, int output)
+            : met_(walk.p_, walk.tree_, split, walk.rows_),
+              phi_(walk.phi_of(met_.player_of(walk.tree_, split), output)) {
+            const double rare = walk.value_of(split.child[0], output);
+            const double common = walk.value_of(split.child[1], output);
             apart_ = broadcast(rare - common);
             for (std::size_t k = 0; k < K; ++k) {
                 const Quad over_rare = load_quad(met_.over_rare[k].data());
@@ -500,19 +541,22 @@ class BlockWalk {
     // A split of two tips, in three bits: G = mean + t·slope + t²·curve.
     template <int kBit>
     struct Twig {
+        Tip<kBit + 1> rare;
+        Tip<kBit + 2> common;
+        Expected expected;
         Vec ratio, apart;
         double* phi;
         Either<kBit> delta;
-        Tip<kBit + 1> rare;
-        Tip<kBit + 2> common;
 
-        LTS_INLINE Twig(const Record& record, int i, double difference)
-            : ratio(record.ratio(i)),
-              apart(broadcast(difference)),
-              phi(record.phi_of(i)),
-              delta(record.number(2 * i)),
-              rare(record, i + 1),
-              common(record, i + 2) {}
+        // Its splits are the i-th, and the next two.
+        LTS_INLINE Twig(const BlockWalk& walk, const auto& members, int i, int output)
+            : rare(walk, members[i + 1], output),
+              common(walk, members[i + 2], output),
+              expected(members[i], rare.expected.mean, common.expected.mean),
+              ratio(broadcast(members[i].ratio)),
+              apart(broadcast(expected.apart)),
+              phi(walk.phi_of(members[i].player, output)),
+              delta(members[i].delta(0), members[i].delta(1)) {}
 
         // Gives three players their due, from Σ C and Σ t·C; returns slope and curve.
         LTS_INLINE std::array<Rows, 2> operator()(const auto& answers, int v, const Rows& sum,
@@ -528,10 +572,13 @@ class BlockWalk {
     };
 
     // Up to three splits.
-    class Two : public Clean<Bottom::two> {
+    class Two {
       public:
-        LTS_INLINE Two(const BlockWalk& walk, const Step& step, int output)
-            : Two(Record(walk, step, Bottom::two, output)) {}
+        static constexpr int kBits = 3;
+        using Members = MembersOf<Bottom::two>;
+
+        LTS_INLINE Two(const BlockWalk& walk, const Members& members, int output)
+            : twig_(walk, members, 0, output), mean_(broadcast(twig_.expected.mean)) {}
         LTS_INLINE void operator()(AtPoints& points, const Points& t, int v, const auto& answers) const {
             Rows sum = points[0], sum_t = sum * t[0];
             for (int k = 1; k < K; ++k) {
@@ -543,18 +590,26 @@ class BlockWalk {
         }
 
       private:
-        LTS_INLINE explicit Two(const Record& record)
-            : twig_(record, 0, *record.number(6)), mean_(broadcast(*record.number(7))) {}
-
         Twig<0> twig_;
         Vec mean_;
     };
 
     // Up to seven.
-    class Three : public Clean<Bottom::three> {
+    class Three {
       public:
-        LTS_INLINE Three(const BlockWalk& walk, const Step& step, int output)
-            : Three(walk.p_, Record(walk, step, Bottom::three, output)) {}
+        static constexpr int kBits = 7;
+        using Members = MembersOf<Bottom::three>;
+
+        LTS_INLINE Three(const BlockWalk& walk, const Members& members, int output)
+            : rare_(walk, members, 1, output),
+              common_(walk, members, 4, output),
+              expected_(members[0], rare_.expected.mean, common_.expected.mean),
+              phi_(walk.phi_of(members[0].player, output)),
+              delta_(members[0].delta(0), members[0].delta(1)),
+              ratio_(broadcast(members[0].ratio)),
+              apart_(broadcast(expected_.apart)),
+              mean_(broadcast(expected_.mean)),
+              square_(broadcast_all<K>(walk.p_.square)) {}
         LTS_INLINE void operator()(AtPoints& points, const Points& t, int v, const auto& answers) const {
             Rows sum = points[0], sum_t = sum * t[0], sum_tt = sum * square_[0];
             for (int k = 1; k < K; ++k) {
@@ -576,19 +631,10 @@ class BlockWalk {
         }
 
       private:
-        LTS_INLINE Three(const BlockPoints<K>& points, const Record& record)
-            : phi_(record.phi_of(0)),
-              rare_(record, 1, *record.number(15)),
-              common_(record, 4, *record.number(16)),
-              delta_(record.number(0)),
-              ratio_(record.ratio(0)),
-              apart_(broadcast(*record.number(14))),
-              mean_(broadcast(*record.number(17))),
-              square_(broadcast_all<K>(points.square)) {}
-
-        double* phi_;
         Twig<1> rare_;
         Twig<4> common_;
+        Expected expected_;
+        double* phi_;
         Either<0> delta_;
         Vec ratio_, apart_, mean_;
         Points square_;
@@ -628,8 +674,8 @@ class BlockWalk {
     const Tree& tree_;
     const BlockPoints<K>& p_;
     BlockRows rows_;
-    const double* values_;   // of leaves
-    const double* numbers_;  // of clean bottoms
+    const double* values_;       // of leaves
+    std::int32_t asks_nothing_;  // the condition after the last, to which no row says yes
     int n_outputs_;
     int n_vectors_;
     std::size_t size_;

@@ -5,6 +5,7 @@
 #include <algorithm>
 #include <cstddef>
 #include <cstdint>
+#include <span>
 
 #include "compile/program.hpp"
 #include "kernels/isa.hpp"
@@ -13,6 +14,13 @@
 
 LTS_BEGIN_ISA
 namespace linear_treeshap::LTS_ISA {
+
+// Fetches what walks will read here and there, while that is still known to be one piece.
+template <class T>
+LTS_INLINE void fetch(std::span<const T> list) {
+    const char* const begin = reinterpret_cast<const char*>(list.data());
+    for (std::size_t byte = 0; byte < list.size_bytes(); byte += 64) __builtin_prefetch(begin + byte, 0, 2);
+}
 
 // The columns the chunk reads, transposed; rows beyond the last are zeros that nobody looks at.
 template <class Number>
@@ -39,30 +47,22 @@ std::uint64_t in_set(const Number* x, const CategorySet& set, bool missing_left)
 
 // Bit r: does row r, of the first kRows of the block, go left?
 template <int kRows, class Number>
-LTS_INLINE std::uint64_t goes_left(const Program& program, const Split& split, const Number* x) {
-    const Number* column = x + at(split.feature) * kBlockRows;
-    if (split.category_set >= 0) [[unlikely]]
-        return in_set<kRows>(column, program.category_sets[at(split.category_set)], split.missing_left);
-    return at_most<kRows>(column, static_cast<Number>(split.threshold), split.missing_left);
+LTS_INLINE std::uint64_t goes_left(const Program& program, const Condition& condition, const Number* x) {
+    const Number* column = x + at(condition.feature) * kBlockRows;
+    if (condition.category_set >= 0) [[unlikely]]
+        return in_set<kRows>(column, program.category_sets[at(condition.category_set)], condition.missing_left);
+    return at_most<kRows>(column, static_cast<Number>(condition.threshold), condition.missing_left);
 }
 
 // The outcome of a tree that is one table, for each row.
 template <int kRows, class Number>
-LTS_INLINE Bytes outcomes(const Program& program, const Tree& tree, const Number* x) {
+LTS_INLINE Bytes outcomes(const Program& program, const Chunk& chunk, const Tree& tree, const Number* x) {
     Bytes out;
     const auto conditions = tree.lookup->conditions();
     for (std::size_t bit = 0; bit < conditions.size(); ++bit)
-        out.add(goes_left<kRows>(program, tree.splits[at(conditions[bit])], x), static_cast<std::uint8_t>(1 << bit));
+        out.add(goes_left<kRows>(program, chunk.conditions[at(conditions[bit])], x),
+                static_cast<std::uint8_t>(1 << bit));
     return out;
-}
-
-// Does a row whose number in the split's column is x go left?
-template <class Number>
-LTS_INLINE bool row_goes_left(const Program& program, const Split& split, Number x) {
-    if (split.category_set >= 0) [[unlikely]]
-        return in_set<1>(&x, program.category_sets[at(split.category_set)], split.missing_left) != 0;
-    // No branch: which way a row goes, and where missing values do, is as good as random.
-    return (x <= static_cast<Number>(split.threshold)) | (split.missing_left & (x != x));
 }
 
 }  // namespace linear_treeshap::LTS_ISA

@@ -14,15 +14,17 @@ namespace linear_treeshap::LTS_ISA {
 // satisfied[2·split + side]: a bit per row, set where all conditions of the edge's player down to it hold.
 // Calls and_left(split, word) with the rows that go left at each split.
 template <class Number, class AndLeft>
-LTS_INLINE void find_satisfied(const Program& program, const Tree& tree, const Number* x, std::uint64_t* satisfied,
-                               const AndLeft& and_left) {
-    const auto splits = tree.splits;  // a copy, which no store can change
-    for (std::size_t i = 0; i < splits.size(); ++i) {
-        const std::uint64_t left = goes_left<kBlockRows>(program, splits[i], x);
-        const std::uint64_t above = splits[i].above < 0 ? ~std::uint64_t{0} : satisfied[splits[i].above];
+LTS_INLINE void find_satisfied(const Program& program, const Chunk& chunk, const Tree& tree, const Number* x,
+                               std::uint64_t* satisfied, const AndLeft& and_left) {
+    const Tree here = tree;  // copies, which no store can change
+    const Conditions conditions = chunk.conditions;
+    for (std::int32_t i = 0; i < here.n_splits; ++i) {
+        const Split split = here[i];
+        const std::uint64_t left = goes_left<kBlockRows>(program, conditions[at(split.asks)], x);
+        const std::uint64_t above = split.above < 0 ? ~std::uint64_t{0} : satisfied[split.above];
         satisfied[2 * i] = left & above;
         satisfied[2 * i + 1] = ~left & above;
-        and_left(i, left);
+        and_left(at(i), left);
     }
 }
 

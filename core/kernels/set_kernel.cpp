@@ -42,14 +42,16 @@ class SetExpander {
           n_points_(tile.n_points),
           n_outputs_(chunk.n_outputs),
           out_(out) {
-        for (const auto& split : tree.tree->splits)
-            rest_above_.push_back(split.above < 0 ? 0.0 : rest_with(split.above));
+        for (std::int32_t i = 0; i < tree.tree->n_splits; ++i) {
+            const auto above = (*tree.tree)[i].above;
+            rest_above_.push_back(above < 0 ? 0.0 : rest_with(above));
+        }
     }
 
     void run() {
         for (int k = 0; k < n_points_; ++k) *out_++ = -1.0 / rule_.absent[at(first_ + k)];
         for (const auto& step : tree_.steps) {
-            const auto& split = tree_.tree->splits[at(step.split)];
+            const Split split = (*tree_.tree)[step.split];
             if (step.kind == SetStep::Kind::descend) {
                 write_factors(split, step.side);
                 for (int k = 0; k < n_points_; ++k) *out_++ = gamma_satisfied(step, k);
@@ -64,19 +66,19 @@ class SetExpander {
   private:
     // 1 - c with an edge, from the covers: where c is near 1, all of its digits would cancel. Both terms are positive.
     double rest_with(std::int32_t edge) const {
-        const Split& split = tree_.tree->splits[at(edge / 2)];
+        const Split split = (*tree_.tree)[edge / 2];
         return rest_above_[at(edge / 2)] + split.absent_above * split.ratio[1 - edge % 2];
     }
     // γ of a player that is satisfied: (1-c)/u. Where it is not, γ is -1/(1-t), whatever c is.
     double gamma_satisfied(const SetStep& step, int k) const {
-        const Split& split = tree_.tree->splits[at(step.split)];
+        const Split split = (*tree_.tree)[step.split];
         const double c = split.absent_above * split.ratio[step.side];
         const auto point = at(first_ + k);
         return rest_with(2 * step.split + step.side) / (rule_.point[point] + rule_.absent[point] * c);
     }
 
     double leaf_value(const Split& split, int side, int output) const {
-        return chunk_.values_of(*tree_.tree, ~split.child[side])[output];
+        return chunk_.values_of(~split.child[side])[output];
     }
 
     void write_factors(const Split& split, int side) {
@@ -351,7 +353,7 @@ struct SetWalk {
         const std::int32_t* above = tree.above.data();
         const std::int32_t* slots = tree.slots.data();
         for (const auto& step : tree.steps) {
-            const auto& split = tree.tree->splits[at(step.split)];
+            const Split split = (*tree.tree)[step.split];
             if (step.kind == SetStep::Kind::descend) {
                 descend(step, split, constants);
                 continue;
@@ -475,8 +477,8 @@ bool explain_rows(const SetProgram& program, const SetChunk& chunk, const RowsVi
         transpose_block(*program.program, *chunk.chunk, data + block * at(program.program->n_columns), n_rows, x);
         std::uint64_t* of_tree = satisfied;
         for (const auto& tree : chunk.trees) {
-            find_satisfied(*program.program, *tree.tree, x, of_tree, [](std::size_t, std::uint64_t) {});
-            of_tree += 2 * tree.tree->splits.size();
+            find_satisfied(*program.program, *chunk.chunk, *tree.tree, x, of_tree, [](std::size_t, std::uint64_t) {});
+            of_tree += 2 * at(tree.tree->n_splits);
         }
         for (std::size_t shift = 0; shift < n_rows; shift += group_rows) {
             std::fill_n(phi, phi_doubles, 0.0);
@@ -486,7 +488,7 @@ bool explain_rows(const SetProgram& program, const SetChunk& chunk, const RowsVi
                     if (!walk_tree<V>(program, tree, tile, n_outputs, constants + tree.expansion_begin + tile.begin,
                                       here, static_cast<int>(shift), phi, stack, patience))
                         return false;
-                here += 2 * tree.tree->splits.size();
+                here += 2 * at(tree.tree->n_splits);
             }
             give_shares<V>(chunk, phi);
             add_to_values<V>(program, chunk, phi, std::min(group_rows, n_rows - shift),

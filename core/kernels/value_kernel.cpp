@@ -42,22 +42,24 @@ void answer(const Program& program, const Conditions& conditions, const Number* 
     }
 }
 
-// For every split of a repeated player, which rows satisfy its player's edges above.
+// For every repeat of a tree, which rows satisfy its player's edges above.
 void find_satisfied_above(const Tree& tree, const std::uint64_t* left, std::size_t n_blocks, std::uint64_t* satisfied) {
-    const auto splits = tree.splits;  // a copy, which no store can change
-    for (const auto number : tree.repeated) {
-        const auto above = splits[at(number)].above;
-        std::uint64_t* const to = satisfied + at(number) * n_blocks;
-        if (above < 0) {
+    const Tree here = tree;  // a copy, which no store can change
+    const auto repeats = here.repeats();
+    for (std::size_t r = 0; r < repeats.size(); ++r) {
+        std::uint64_t* const to = satisfied + r * n_blocks;
+        if (repeats[r].back == 0) {
             std::fill_n(to, n_blocks, ~std::uint64_t{0});
             continue;
         }
-        const Split& there = splits[at(above / 2)];
-        const std::uint64_t* const goes_left = left + at(there.asks) * n_blocks;
+        const std::int32_t above = 2 * repeats[r].split - repeats[r].back;
+        const PackedSplit& there = here.first_split[above / 2];
+        const std::uint64_t* const goes_left = left + at(there.asks()) * n_blocks;
         const std::uint64_t other_side = above % 2 == 0 ? 0 : ~std::uint64_t{0};
-        const std::uint64_t* const further = satisfied + at(above / 2) * n_blocks;
+        const std::uint64_t* const further =
+            there.is_repeated ? satisfied + at(there.who - here.first_repeat) * n_blocks : nullptr;
         for (std::size_t b = 0; b < n_blocks; ++b)
-            to[b] = (goes_left[b] ^ other_side) & (there.above < 0 ? ~std::uint64_t{0} : further[b]);
+            to[b] = (goes_left[b] ^ other_side) & (further == nullptr ? ~std::uint64_t{0} : further[b]);
     }
 }
 
@@ -96,30 +98,24 @@ void walk(const Program& program, const Chunk& chunk, const Tree& tree, const Bl
     }
 }
 
-// Fetches what steps will read here and there, while that is still known to be one piece.
-template <class T>
-LTS_INLINE void fetch(std::span<const T> list) {
-    const char* const begin = reinterpret_cast<const char*>(list.data());
-    for (std::size_t byte = 0; byte < list.size_bytes(); byte += 64) __builtin_prefetch(begin + byte, 0, 2);
-}
-
 // ---- trees that are one table ---------------------------------------------------------------------
 
 // The walk, done for every combination of the tree's conditions as if each were a row.
 void tabulate(const Program& program, const Chunk& chunk, const Tree& tree, Workspace& work, double* out) {
     const std::size_t n_states = tree.lookup->n_states(), n_outputs = at(chunk.n_outputs);
     std::uint64_t* const left = work.words.reserve(chunk.conditions.size() + 1);
-    std::uint64_t* const satisfied = work.satisfied.reserve(tree.splits.size());
+    std::uint64_t* const satisfied = work.satisfied.reserve(at(tree.n_repeats));
     const std::size_t n_players = chunk.players.size();
     const std::size_t block_doubles = n_players * n_outputs * kBlockRows;
     double* const phi = work.values.reserve(block_doubles);
     left[chunk.conditions.size()] = 0;
     for (std::size_t first = 0; first < n_states; first += kBlockRows) {
         const auto n_rows = static_cast<int>(std::min<std::size_t>(kBlockRows, n_states - first));
-        for (const auto& split : tree.splits) {
+        const auto conditions = tree.lookup->conditions();
+        for (std::size_t bit = 0; bit < conditions.size(); ++bit) {
             std::uint64_t rows = 0;
-            for (std::size_t r = 0; r < kBlockRows; ++r) rows |= std::uint64_t{((first + r) >> split.bit) & 1} << r;
-            left[split.asks] = rows;
+            for (std::size_t r = 0; r < kBlockRows; ++r) rows |= std::uint64_t{((first + r) >> bit) & 1} << r;
+            left[conditions[bit]] = rows;
         }
         find_satisfied_above(tree, left, 1, satisfied);
         std::fill_n(phi, block_doubles, 0.0);
@@ -139,7 +135,7 @@ void look_up_block(const Chunk& chunk, const Tree& tree, const double* table, co
     Bytes outcome;
     const auto conditions = tree.lookup->conditions();
     for (std::size_t bit = 0; bit < conditions.size(); ++bit)
-        outcome.add(left[at(tree.splits[at(conditions[bit])].asks) * n_blocks], static_cast<std::uint8_t>(1 << bit));
+        outcome.add(left[at(conditions[bit]) * n_blocks], static_cast<std::uint8_t>(1 << bit));
     outcome.store(index.data());
     const std::size_t n_states = tree.lookup->n_states();
     for (const auto player : tree.lookup->players())
@@ -218,10 +214,9 @@ class RowsInChunk {
                                   phi + b * kBlockRows);
                 tables += tree.lookup->table_doubles(chunk_.n_outputs);
             } else {
-                fetch(tree.splits);
-                fetch(tree.steps);
-                fetch(tree.asked);
-                std::uint64_t* const satisfied = work_.satisfied.reserve(tree.splits.size() * n);
+                fetch(tree.splits());
+                fetch(tree.steps());
+                std::uint64_t* const satisfied = work_.satisfied.reserve(at(tree.n_repeats) * n);
                 find_satisfied_above(tree, left, n, satisfied);
                 walk(program_, chunk_, tree,
                      {left, satisfied, static_cast<int>(n), 0, static_cast<int>(n_rows), phi, stride, n_players},
@@ -246,20 +241,18 @@ void with_rows(const Program& program, const RowsView& rows, const Function& fun
     program.is_float32 ? with.template operator()<float>() : with.template operator()<double>();
 }
 
+template <class Number>
 void explain_by_points(const Program& program, const Chunk& chunk, const RowsView& rows, const double* tables,
                        Workspace& work, double* values) {
-    with_rows(program, rows, [&]<int kRows, class Number>() {
-        RowByPoints<Number> here(program, chunk, tables, work);
-        const auto* row = static_cast<const Number*>(rows.data);
-        const std::size_t n_values = at(program.n_players) * at(program.n_outputs);
-        for (std::size_t r = 0; r < rows.n_rows; ++r, row += program.n_columns, values += n_values)
-            here.explain(row, values);
-    });
+    RowsByPoints<Number>(program, chunk, tables, rows.n_rows, work)
+        .explain(static_cast<const Number*>(rows.data), values);
 }
 
 void explain(const Program& program, const Chunk& chunk, const RowsView& rows, Way way, const double* tables,
              Workspace& work, double* values) {
-    if (way == Way::by_points) return explain_by_points(program, chunk, rows, tables, work, values);
+    if (way == Way::by_points)
+        return program.is_float32 ? explain_by_points<float>(program, chunk, rows, tables, work, values)
+                                  : explain_by_points<double>(program, chunk, rows, tables, work, values);
     with_rows(program, rows, [&]<int kRows, class Number>() {
         RowsInChunk<kRows, Number>(program, chunk, rows, work).explain(tables, values);
     });

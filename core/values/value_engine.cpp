@@ -47,7 +47,7 @@ std::size_t ValueEngine::rows_per_task() const {
         std::size_t work = 0;
         for (const auto& tree : chunk.trees)
             work += n_outputs * (tree.is_lookup() ? at(tree.lookup->n_conditions)
-                                                  : (tree.splits.size() + 1) * at((tree.n_points + 3) / 4));
+                                                  : (at(tree.n_splits) + 1) * at((tree.n_points + 3) / 4));
         work_per_row = std::max(work_per_row, work);
     }
     const std::size_t rows = std::min(rows_that_fit(kTaskRows, bytes_per_row), kMaxTaskWork / work_per_row);
