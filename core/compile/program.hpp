@@ -59,10 +59,6 @@ struct PackedSplit {
     std::int32_t child_at(std::int32_t i, std::size_t side) const {
         return child[side] < 0 ? child[side] : i + child[side];
     }
-    // δ of a row that goes right (0) or left (1): by how much it is surer of the rare side than all rows are.
-    double delta(int goes_left) const {
-        return static_cast<double>(goes_left ^ static_cast<int>(rare_side())) - rare_ratio;
-    }
 };
 static_assert(sizeof(PackedSplit) == 24);
 

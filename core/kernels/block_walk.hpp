@@ -26,12 +26,12 @@
 #include <cstddef>
 #include <cstdint>
 #include <span>
+#include <type_traits>
 #include <utility>
 
 #include "compile/program.hpp"
 #include "compile/steps.hpp"
 #include "kernels/isa.hpp"
-#include "kernels/many.hpp"
 #include "kernels/simd.hpp"
 
 LTS_BEGIN_ISA
@@ -129,28 +129,20 @@ template <int kBit>
 class New {
   public:
     LTS_INLINE explicit New(const PackedSplit& split)
-        : ratio_(broadcast(split.rare_ratio)), delta_(split.delta(0), split.delta(1)) {}
+        : ratio_(broadcast(split.rare_ratio)), delta_(split.rare_side(), ratio_) {}
 
-    template <int W, int kBits>
-    LTS_INLINE Many<W> delta(const ManyAnswers<W, kBits>& answers) const {
-        return answers.among(delta_);
-    }
-    template <int W>
-    LTS_INLINE Many<W> over_rare(const Many<W>& delta, Vec t) const {
-        return fma(delta, t, ratio_);
-    }
+    LTS_INLINE Vec delta(const Answers& answers) const { return delta_[answers]; }
+    LTS_INLINE Vec over_rare(Vec delta, Vec t) const { return fma(delta, t, ratio_); }
 
   private:
     Vec ratio_;
-    Either<kBit> delta_;
+    Deltas<kBit> delta_;
 };
 
 // A split of a new player, as the rows meet it.
-template <int K, int W>
+template <int K>
 class MetNew {
   public:
-    using Rows = Many<W>;
-
     LTS_INLINE MetNew(const BlockPoints<K>& points, const Tree&, const PackedSplit& split, const BlockRows& rows)
         : split_(split), t_(broadcast_all<K>(points.t)), states_(rows, std::array{split.asks()}) {}
     LTS_INLINE static std::int32_t player_of(const Tree&, const PackedSplit& split) { return split.who; }
@@ -158,21 +150,19 @@ class MetNew {
     class Here {  // some rows
       public:
         LTS_INLINE Here(const MetNew& met, int v)
-            : met_(met), delta_(met.split_.delta(ManyAnswers<W, 1>(met.states_.from(v * W * kLanes)))) {}
-        LTS_INLINE Rows delta() const { return delta_; }
-        LTS_INLINE Rows to_rare(const Rows& c, int k) const { return c * over(k); }
-        LTS_INLINE Rows to_common(const Rows& c, int k) const { return fnma(c, over(k), c); }
-        LTS_INLINE Rows together(const Rows& rare, const Rows& common, int k) const {
-            return fma(over(k), rare - common, common);
-        }
+            : met_(met), delta_(met.split_.delta(answers_of<1>(met.states_.from(v * kLanes)))) {}
+        LTS_INLINE Vec delta() const { return delta_; }
+        LTS_INLINE Vec to_rare(Vec c, int k) const { return c * over(k); }
+        LTS_INLINE Vec to_common(Vec c, int k) const { return fnma(c, over(k), c); }
+        LTS_INLINE Vec together(Vec rare, Vec common, int k) const { return fma(over(k), rare - common, common); }
         // κ·x
-        LTS_INLINE Rows by_kappa(const Rows& x, int) const { return x; }
+        LTS_INLINE Vec by_kappa(Vec x, int) const { return x; }
 
       private:
-        LTS_INLINE Rows over(int k) const { return met_.split_.over_rare(delta_, met_.t_[at(k)]); }
+        LTS_INLINE Vec over(int k) const { return met_.split_.over_rare(delta_, met_.t_[at(k)]); }
 
         const MetNew& met_;
-        Rows delta_;
+        Vec delta_;
     };
 
   private:
@@ -188,11 +178,9 @@ inline constexpr Outcomes kGoes[2] = {{{0.0, 0.0, 0.0, 1.0}}, {{0.0, 0.0, 1.0, 0
 
 // A split of a repeated player. With u = t + (1-t)·c, τ = t/u and κ = c/u². As τ may be so near to 1 that 1 - τ has no
 // digits left, that is computed as (1-t)·c/u, and both edges have factors of their own.
-template <int K, int W>
+template <int K>
 class MetAgain {
   public:
-    using Rows = Many<W>;
-
     LTS_INLINE MetAgain(const BlockPoints<K>& points, const Tree& tree, const PackedSplit& split, const BlockRows& rows)
         : states_(rows, split.who - tree.first_repeat, split.asks()) {
         constexpr std::size_t kNumbers = BlockPoints<K>::kNumbers;
@@ -223,19 +211,19 @@ class MetAgain {
 
     class Here {
       public:
-        LTS_INLINE Here(const MetAgain& met, int v) : met_(met), indices_(met.states_.from(v * W * kLanes)) {}
-        LTS_INLINE Rows delta() const { return among(met_.delta_); }
-        LTS_INLINE Rows to_rare(const Rows& c, int k) const { return c * among(met_.over_rare[at(k)]); }
-        LTS_INLINE Rows to_common(const Rows& c, int k) const { return c * among(met_.over_common[at(k)]); }
-        LTS_INLINE Rows together(const Rows& rare, const Rows& common, int k) const {
+        LTS_INLINE Here(const MetAgain& met, int v) : met_(met), index_(index_of(met.states_.from(v * kLanes))) {}
+        LTS_INLINE Vec delta() const { return among(met_.delta_); }
+        LTS_INLINE Vec to_rare(Vec c, int k) const { return c * among(met_.over_rare[at(k)]); }
+        LTS_INLINE Vec to_common(Vec c, int k) const { return c * among(met_.over_common[at(k)]); }
+        LTS_INLINE Vec together(Vec rare, Vec common, int k) const {
             return fma(among(met_.over_rare[at(k)]), rare, among(met_.over_common[at(k)]) * common);
         }
-        LTS_INLINE Rows by_kappa(const Rows& x, int k) const { return x * broadcast(met_.kappa_[at(k)]); }
-        LTS_INLINE Rows among(const Outcomes& outcomes) const { return indices_.among(Table(outcomes.data())); }
+        LTS_INLINE Vec by_kappa(Vec x, int k) const { return x * broadcast(met_.kappa_[at(k)]); }
+        LTS_INLINE Vec among(const Outcomes& outcomes) const { return Table(outcomes.data())[index_]; }
 
       private:
         const MetAgain& met_;
-        ManyIndices<W> indices_;
+        Index index_;
     };
 
     std::array<Outcomes, K> over_rare, over_common;  // factors of both edges
@@ -246,7 +234,7 @@ class MetAgain {
     BlockStates states_;
 };
 
-template <int K, int W>
+template <int K>
 class BlockWalk {
   public:
     // `stack` has room for stack_doubles(…).
@@ -255,19 +243,19 @@ class BlockWalk {
           p_(points),
           rows_(rows),
           values_(chunk.leaf_value.data()),
-          asks_nothing_(static_cast<std::int32_t>(chunk.conditions.size())),
+          leaf_(asks_nothing(chunk)),
           n_outputs_(chunk.n_outputs),
-          n_vectors_((rows.n_rows + kRows - 1) / kRows),
+          n_vectors_((rows.n_rows + kLanes - 1) / kLanes),
           size_(at(n_vectors_) * kVector),
           stack_(stack) {}
 
     static std::size_t stack_doubles(int n_levels, int n_outputs, int n_rows) {
-        return at(n_levels + 1) * at(2 * n_outputs) * at((n_rows + kRows - 1) / kRows) * kVector;
+        return at(n_levels + 1) * at(2 * n_outputs) * at((n_rows + kLanes - 1) / kLanes) * kVector;
     }
 
     void run() const {
         for (int v = 0; v < n_vectors_; ++v)
-            for (int k = 0; k < K; ++k) store(c_at(-1, 0) + place(v, k), alike(broadcast(p_.weight[at(k)])));
+            for (int k = 0; k < K; ++k) store(c_at(-1, 0) + place(v, k), broadcast(p_.weight[at(k)]));
         std::int32_t level = 0;
         for (const auto& step : tree_.steps()) {
             level -= step.returns;
@@ -277,19 +265,12 @@ class BlockWalk {
     }
 
   private:
-    using Rows = Many<W>;
-    using AtPoints = std::array<Rows, K>;
     using Points = std::array<Vec, K>;
     using Action = void (BlockWalk::*)(const Step&, std::int32_t level) const;
 
-    static constexpr int kRows = W * kLanes;                        // that take each operation together
-    static constexpr std::size_t kVector = std::size_t{K} * kRows;  // their doubles
+    static constexpr std::size_t kVector = std::size_t{K} * kLanes;  // doubles of a vector of rows
 
-    static std::size_t place(int v, int k) { return at(v) * kVector + at(k * kRows); }
-    LTS_INLINE static Rows load_rows(const double* from) { return load_many<W>(from); }
-    LTS_INLINE static Rows alike(Vec all) {
-        return Rows::of([&](int) LTS_INLINED { return all; });
-    }
+    static std::size_t place(int v, int k) { return at(v) * kVector + at(k * kLanes); }
     // Of every level, from the one above the root on: G of both children; and until the last output's is known, C in
     // its place.
     double* g_at(std::int32_t level, int side, int output) const {
@@ -303,11 +284,21 @@ class BlockWalk {
     double* phi_of(std::int32_t player, int output) const {
         return rows_.phi + (at(output) * rows_.n_players + at(player)) * rows_.stride + at(rows_.first);
     }
+    // What is not there asks the condition after the last, to which no row says yes.
+    static PackedSplit asks_nothing(const Chunk& chunk) {
+        PackedSplit out{};
+        out.rare_answer = (2 * static_cast<std::uint32_t>(chunk.conditions.size())) & 0x7FFFFFFFU;
+        return out;
+    }
     const PackedSplit& split_of(const Step& step) const { return tree_.first_split[step.split]; }
 
     // φ += a·b
-    LTS_INLINE static void add(double* phi, int v, const Rows& a, const Rows& b) {
-        store(phi + v * kRows, fma(a, b, load_rows(phi + v * kRows)));
+    LTS_INLINE static void add(double* phi, int v, Vec a, Vec b) {
+        store(phi + v * kLanes, fma(a, b, load(phi + v * kLanes)));
+    }
+    // φ += a·b + c·d
+    LTS_INLINE static void add(double* phi, int v, Vec a, Vec b, Vec c, Vec d) {
+        store(phi + v * kLanes, fma(c, d, fma(a, b, load(phi + v * kLanes))));
     }
 
     // ---- splits -----------------------------------------------------------------------------------
@@ -321,7 +312,7 @@ class BlockWalk {
         for (int v = 0; v < n_vectors_; ++v) {
             const typename Met::Here here(met, v);
             for (int k = 0; k < K; ++k) {
-                const Rows c = load_rows(from + place(v, k));
+                const Vec c = load(from + place(v, k));
                 if constexpr (kSides != Sides::common) store(rare + place(v, k), here.to_rare(c, k));
                 if constexpr (kSides != Sides::rare) store(common + place(v, k), here.to_common(c, k));
             }
@@ -341,11 +332,11 @@ class BlockWalk {
             double *const g = g_of(step, level, output), *const phi = phi_of(Met::player_of(tree_, split), output);
             for (int v = 0; v < n_vectors_; ++v) {
                 const typename Met::Here here(met, v);
-                Rows sum;
+                Vec sum;
                 for (int k = 0; k < K; ++k) {
-                    const Rows rare = kLeaf == Leaf::rare ? alike(leaf) : load_rows(g_rare + place(v, k));
-                    const Rows common = kLeaf == Leaf::common ? alike(leaf) : load_rows(g_common + place(v, k));
-                    const Rows weight = here.by_kappa(load_rows(c + place(v, k)), k);
+                    const Vec rare = kLeaf == Leaf::rare ? leaf : load(g_rare + place(v, k));
+                    const Vec common = kLeaf == Leaf::common ? leaf : load(g_common + place(v, k));
+                    const Vec weight = here.by_kappa(load(c + place(v, k)), k);
                     sum = k == 0 ? weight * (rare - common) : fma(weight, rare - common, sum);
                     store(g + place(v, k), here.together(rare, common, k));
                 }
@@ -382,20 +373,20 @@ class BlockWalk {
             double* const g = has_edge && !is_closing ? g_at(level, 0, output) : g_of(step, level, output);
             double* const phi = is_closing ? phi_of(split.who, output) : nullptr;
             for (int v = 0; v < n_vectors_; ++v) {
-                const ManyAnswers<W, kBits + 1> answers(states.from(v * kRows));
-                const Rows delta = edge.delta(answers);
-                AtPoints points;
+                const Answers answers = answers_of<kBits + 1>(states.from(v * kLanes));
+                const Vec delta = edge.delta(answers);
+                Points points;
                 for (int k = 0; k < K; ++k) {
-                    const Rows above = load_rows(c + place(v, k)), over = edge.over_rare(delta, t[at(k)]);
+                    const Vec above = load(c + place(v, k)), over = edge.over_rare(delta, t[at(k)]);
                     points[at(k)] = !has_edge ? above : is_rare ? above * over : fnma(above, over, above);
                 }
                 bottom(points, t, v, answers);
                 if constexpr (is_closing) {
-                    Rows sum;
+                    Vec sum;
                     for (int k = 0; k < K; ++k) {
-                        const Rows other = is_beside_leaf ? alike(leaf) : load_rows(sibling + place(v, k));
-                        const Rows rare = is_rare ? points[at(k)] : other, common = is_rare ? other : points[at(k)];
-                        const Rows weight = load_rows(c + place(v, k));
+                        const Vec other = is_beside_leaf ? leaf : load(sibling + place(v, k));
+                        const Vec rare = is_rare ? points[at(k)] : other, common = is_rare ? other : points[at(k)];
+                        const Vec weight = load(c + place(v, k));
                         sum = k == 0 ? weight * (rare - common) : fma(weight, rare - common, sum);
                         points[at(k)] = fma(edge.over_rare(delta, t[at(k)]), rare - common, common);
                     }
@@ -406,61 +397,50 @@ class BlockWalk {
         }
     }
 
-    // A split of a clean bottom. Where a leaf stands in its place, it asks nothing and has that leaf on both sides: all
-    // differences are zero, and nobody is paid.
-    struct Member {
-        double ratio;  // of the rare side
-        int rare_side;
-        std::int32_t asks, player;
-        std::array<std::int32_t, 2> child;  // rare and common, each a split or ~leaf
-
-        // δ of rows that go right (0) or left (1).
-        LTS_INLINE double delta(int goes_left) const { return static_cast<double>(goes_left ^ rare_side) - ratio; }
-    };
-    LTS_INLINE Member member_at(std::int32_t number, std::int32_t root) const {
-        // No branch: whether it is a leaf is hard to foretell.
-        const bool is_leaf = number < 0;
-        const std::int32_t there = is_leaf ? root : number;
-        const PackedSplit& split = tree_.first_split[there];
-        const auto child = [&](std::size_t side) LTS_INLINED { return is_leaf ? number : split.child_at(there, side); };
-        return {split.rare_ratio,
-                static_cast<int>(split.rare_side()),
-                is_leaf ? asks_nothing_ : split.asks(),
-                split.who,
-                {child(0), child(1)}};
-    }
-    // From the root down, rare sides first.
+    // The splits of a clean bottom: those on the rare side of the root, those on the common side, and, of three levels,
+    // the root itself, which else comes first. Where a leaf stands in the place of one, that
+    // asks nothing and has the leaf on both sides: all differences are zero, and nobody is paid.
     template <Bottom kBottom>
     class MembersOf {
       public:
         LTS_INLINE MembersOf(const BlockWalk& walk, std::int32_t root) {
-            const auto put = [&](std::size_t i, std::int32_t number)
-                                 LTS_INLINED { member_[i] = walk.member_at(number, root); };
+            member_[kRoot] = walk.tree_.first_split + root;
             const auto put_children = [&](std::size_t i, std::size_t rare, std::size_t common) LTS_INLINED {
-                put(rare, member_[i].child[0]);
-                put(common, member_[i].child[1]);
+                put(i, 0, rare, walk.leaf_);
+                put(i, 1, common, walk.leaf_);
             };
-            put(0, root);
             if constexpr (kBottom == Bottom::two) put_children(0, 1, 2);
             if constexpr (kBottom == Bottom::three) {
-                put_children(0, 1, 4);
-                put_children(1, 2, 3);
-                put_children(4, 5, 6);
+                put_children(kRoot, 0, 3);
+                put_children(0, 1, 2);
+                put_children(3, 4, 5);
             }
         }
-        LTS_INLINE const Member& operator[](int i) const { return member_[at(i)]; }
+        MembersOf(const MembersOf&) = delete;
+        static constexpr int kRoot = kBottom == Bottom::three ? 6 : 0;
+        LTS_INLINE const PackedSplit& operator[](int i) const { return *member_[at(i)]; }
         LTS_INLINE void ask(std::int32_t* to) const {
-            for (const auto& member : member_) *to++ = member.asks;
+            for (const auto* const member : member_) *to++ = member->asks();
         }
 
       private:
-        std::array<Member, at(splits_of(kBottom))> member_;
+        LTS_INLINE void put(std::size_t parent, std::size_t side, std::size_t i, const PackedSplit& leaf) {
+            const std::int32_t child = member_[parent]->child[side];
+            leaf_[i] = leaf;
+            leaf_[i].child = {child, child};
+            // Whether it is a leaf is hard to foretell, and a question would make compilers branch.
+            const std::array<const PackedSplit*, 2> either{member_[parent] + std::max(child, 0), &leaf_[i]};
+            member_[i] = either[child < 0];
+        }
+
+        std::array<const PackedSplit*, at(splits_of(kBottom))> member_;
+        std::array<PackedSplit, at(splits_of(kBottom))> leaf_;  // some of them are members
     };
     // What is expected on its rare side less what is on the other, and of both.
     struct Expected {
         double apart, mean;
-        LTS_INLINE Expected(const Member& member, double rare, double common)
-            : apart(rare - common), mean(common + member.ratio * apart) {}
+        LTS_INLINE Expected(const PackedSplit& split, double rare, double common)
+            : apart(rare - common), mean(common + split.rare_ratio * apart) {}
     };
 
     // A split of two leaves: G = mean + t·slope, and what its player gets is slope · Σ C.
@@ -468,12 +448,12 @@ class BlockWalk {
     struct Tip {
         Expected expected;
         double* phi;
-        Either<kBit> slope;
+        Deltas<kBit> slope;
 
-        LTS_INLINE Tip(const BlockWalk& walk, const Member& member, int output)
-            : expected(member, walk.value_of(member.child[0], output), walk.value_of(member.child[1], output)),
-              phi(walk.phi_of(member.player, output)),
-              slope(member.delta(0) * expected.apart, member.delta(1) * expected.apart) {}
+        LTS_INLINE Tip(const BlockWalk& walk, const PackedSplit& split, int output)
+            : expected(split, walk.value_of(split.child[0], output), walk.value_of(split.child[1], output)),
+              phi(walk.phi_of(split.who, output)),
+              slope(Deltas<kBit>(split.rare_side(), broadcast(split.rare_ratio)).by(broadcast(expected.apart))) {}
     };
 
     // Two leaves.
@@ -484,10 +464,10 @@ class BlockWalk {
 
         LTS_INLINE Leaves(const BlockWalk& walk, const Members& members, int output)
             : tip_(walk, members[0], output), mean_(broadcast(tip_.expected.mean)) {}
-        LTS_INLINE void operator()(AtPoints& points, const Points& t, int v, const auto& answers) const {
-            Rows sum = points[0];
+        LTS_INLINE void operator()(Points& points, const Points& t, int v, const Answers& answers) const {
+            Vec sum = points[0];
             for (int k = 1; k < K; ++k) sum = sum + points[at(k)];
-            const Rows slope = answers.among(tip_.slope);
+            const Vec slope = tip_.slope[answers];
             add(tip_.phi, v, slope, sum);
             for (int k = 0; k < K; ++k) points[at(k)] = fma(slope, t[at(k)], mean_);
         }
@@ -510,9 +490,9 @@ class BlockWalk {
 
         LTS_INLINE LeavesAgain(const BlockWalk& walk, const Members& members, int output)
             : LeavesAgain(walk, members.split, output) {}
-        LTS_INLINE void operator()(AtPoints& points, const Points&, int v, const auto&) const {
-            const typename MetAgain<K, W>::Here here(met_, v);
-            Rows sum = here.by_kappa(points[0], 0);
+        LTS_INLINE void operator()(Points& points, const Points&, int v, const Answers&) const {
+            const typename MetAgain<K>::Here here(met_, v);
+            Vec sum = here.by_kappa(points[0], 0);
             for (int k = 1; k < K; ++k) sum = sum + here.by_kappa(points[at(k)], k);
             add(phi_, v, here.delta() * apart_, sum);
             for (int k = 0; k < K; ++k) points[at(k)] = here.among(value_[at(k)]);
@@ -532,44 +512,80 @@ class BlockWalk {
             }
         }
 
-        MetAgain<K, W> met_;
+        MetAgain<K> met_;
         double* phi_;
         Vec apart_;
         std::array<Outcomes, K> value_;
     };
 
-    // A split of two tips, in three bits: G = mean + t·slope + t²·curve.
+    // A split of two tips, in three bits: G = mean + t·slope + t²·curve. Gives three players their due, from Σ C and
+    // Σ t·C; returns slope and curve.
     template <int kBit>
-    struct Twig {
+    struct TwigByAnswers {
         Tip<kBit + 1> rare;
         Tip<kBit + 2> common;
         Expected expected;
         Vec ratio, apart;
         double* phi;
-        Either<kBit> delta;
+        Deltas<kBit> delta;
 
         // Its splits are the i-th, and the next two.
-        LTS_INLINE Twig(const BlockWalk& walk, const auto& members, int i, int output)
+        LTS_INLINE TwigByAnswers(const BlockWalk& walk, const auto& members, int i, int output)
             : rare(walk, members[i + 1], output),
               common(walk, members[i + 2], output),
               expected(members[i], rare.expected.mean, common.expected.mean),
-              ratio(broadcast(members[i].ratio)),
+              ratio(broadcast(members[i].rare_ratio)),
               apart(broadcast(expected.apart)),
-              phi(walk.phi_of(members[i].player, output)),
-              delta(members[i].delta(0), members[i].delta(1)) {}
+              phi(walk.phi_of(members[i].who, output)),
+              delta(members[i].rare_side(), ratio) {}
 
-        // Gives three players their due, from Σ C and Σ t·C; returns slope and curve.
-        LTS_INLINE std::array<Rows, 2> operator()(const auto& answers, int v, const Rows& sum,
-                                                  const Rows& sum_t) const {
-            const Rows here = answers.among(delta), slope_rare = answers.among(rare.slope),
-                       slope_common = answers.among(common.slope);
-            const Rows bend = slope_rare - slope_common, sum_rare = fma(here, sum_t, ratio * sum);
+        LTS_INLINE std::array<Vec, 2> operator()(const Answers& answers, int v, Vec sum, Vec sum_t) const {
+            const Vec here = delta[answers], slope_rare = rare.slope[answers], slope_common = common.slope[answers];
+            const Vec bend = slope_rare - slope_common, sum_rare = fma(here, sum_t, ratio * sum);
             add(phi, v, here, fma(bend, sum_t, apart * sum));
             add(rare.phi, v, slope_rare, sum_rare);
             add(common.phi, v, slope_common, sum - sum_rare);
             return {fma(ratio, bend, fma(here, apart, slope_common)), here * bend};
         }
     };
+
+    // The same where three answers are one look-up: all that depends on these has been multiplied before.
+    template <int kBit>
+    class TwigByState {
+      public:
+        Expected expected;
+
+        LTS_INLINE TwigByState(const BlockWalk& walk, const auto& members, int i, int output)
+            : TwigByState(TwigByAnswers<kBit>(walk, members, i, output)) {}
+        LTS_INLINE std::array<Vec, 2> operator()(const Answers& answers, int v, Vec sum, Vec sum_t) const {
+            const Vec curve = curve_[answers];
+            add(phi_, v, own_[answers], sum, curve, sum_t);
+            add(phi_rare_, v, rare_[answers], sum, rare_t_[answers], sum_t);
+            add(phi_common_, v, common_[answers], sum, common_t_[answers], sum_t);
+            return {slope_[answers], curve};
+        }
+
+      private:
+        LTS_INLINE explicit TwigByState(const TwigByAnswers<kBit>& twig)
+            : TwigByState(twig, twig.delta.states(), twig.rare.slope.states(), twig.common.slope.states()) {}
+        LTS_INLINE TwigByState(const TwigByAnswers<kBit>& twig, Vec here, Vec slope_rare, Vec slope_common)
+            : expected(twig.expected),
+              phi_(twig.phi),
+              phi_rare_(twig.rare.phi),
+              phi_common_(twig.common.phi),
+              own_(here * twig.apart),
+              rare_(slope_rare * twig.ratio),
+              rare_t_(slope_rare * here),
+              common_(slope_common * (broadcast(1.0) - twig.ratio)),
+              common_t_(slope_common * (broadcast(0.0) - here)),
+              slope_(fma(twig.ratio, slope_rare - slope_common, fma(here, twig.apart, slope_common))),
+              curve_(here * (slope_rare - slope_common)) {}
+
+        double *phi_, *phi_rare_, *phi_common_;
+        States<kBit> own_, rare_, rare_t_, common_, common_t_, slope_, curve_;
+    };
+    template <int kBit>
+    using Twig = std::conditional_t<kHasStates, TwigByState<kBit>, TwigByAnswers<kBit>>;
 
     // Up to three splits.
     class Two {
@@ -579,8 +595,8 @@ class BlockWalk {
 
         LTS_INLINE Two(const BlockWalk& walk, const Members& members, int output)
             : twig_(walk, members, 0, output), mean_(broadcast(twig_.expected.mean)) {}
-        LTS_INLINE void operator()(AtPoints& points, const Points& t, int v, const auto& answers) const {
-            Rows sum = points[0], sum_t = sum * t[0];
+        LTS_INLINE void operator()(Points& points, const Points& t, int v, const Answers& answers) const {
+            Vec sum = points[0], sum_t = sum * t[0];
             for (int k = 1; k < K; ++k) {
                 sum = sum + points[at(k)];
                 sum_t = fma(points[at(k)], t[at(k)], sum_t);
@@ -601,42 +617,45 @@ class BlockWalk {
         using Members = MembersOf<Bottom::three>;
 
         LTS_INLINE Three(const BlockWalk& walk, const Members& members, int output)
-            : rare_(walk, members, 1, output),
-              common_(walk, members, 4, output),
-              expected_(members[0], rare_.expected.mean, common_.expected.mean),
-              phi_(walk.phi_of(members[0].player, output)),
-              delta_(members[0].delta(0), members[0].delta(1)),
-              ratio_(broadcast(members[0].ratio)),
+            : rare_(walk, members, 0, output),
+              common_(walk, members, 3, output),
+              expected_(members[kRoot], rare_.expected.mean, common_.expected.mean),
+              phi_(walk.phi_of(members[kRoot].who, output)),
+              ratio_(broadcast(members[kRoot].rare_ratio)),
+              delta_(members[kRoot].rare_side(), ratio_),
               apart_(broadcast(expected_.apart)),
               mean_(broadcast(expected_.mean)),
               square_(broadcast_all<K>(walk.p_.square)) {}
-        LTS_INLINE void operator()(AtPoints& points, const Points& t, int v, const auto& answers) const {
-            Rows sum = points[0], sum_t = sum * t[0], sum_tt = sum * square_[0];
+        LTS_INLINE void operator()(Points& points, const Points& t, int v, const Answers& answers) const {
+            Vec sum = points[0], sum_t = sum * t[0], sum_tt = sum * square_[0];
             for (int k = 1; k < K; ++k) {
                 sum = sum + points[at(k)];
                 sum_t = fma(points[at(k)], t[at(k)], sum_t);
                 sum_tt = fma(points[at(k)], square_[at(k)], sum_tt);
             }
-            const Rows here = answers.among(delta_);
-            const Rows sum_rare = fma(here, sum_t, ratio_ * sum), sum_t_rare = fma(here, sum_tt, ratio_ * sum_t);
+            const Vec here = delta_[answers];
+            const Vec sum_rare = fma(here, sum_t, ratio_ * sum), sum_t_rare = fma(here, sum_tt, ratio_ * sum_t);
             const auto [slope_rare, curve_rare] = rare_(answers, v, sum_rare, sum_t_rare);
             const auto [slope_common, curve_common] = common_(answers, v, sum - sum_rare, sum_t - sum_t_rare);
-            const Rows bend = slope_rare - slope_common, twist = curve_rare - curve_common;
+            const Vec bend = slope_rare - slope_common, twist = curve_rare - curve_common;
             add(phi_, v, here, fma(twist, sum_tt, fma(bend, sum_t, apart_ * sum)));
-            const Rows slope = fma(ratio_, bend, fma(here, apart_, slope_common));
-            const Rows curve = fma(ratio_, twist, fma(here, bend, curve_common));
-            const Rows third = here * twist;
+            const Vec slope = fma(ratio_, bend, fma(here, apart_, slope_common));
+            const Vec curve = fma(ratio_, twist, fma(here, bend, curve_common));
+            const Vec third = here * twist;
             for (int k = 0; k < K; ++k)
                 points[at(k)] = fma(t[at(k)], fma(t[at(k)], fma(t[at(k)], third, curve), slope), mean_);
         }
 
       private:
-        Twig<1> rare_;
-        Twig<4> common_;
+        static constexpr int kRoot = Members::kRoot;
+
+        Twig<0> rare_;
+        Twig<3> common_;
         Expected expected_;
         double* phi_;
-        Either<0> delta_;
-        Vec ratio_, apart_, mean_;
+        Vec ratio_;
+        Deltas<kRoot> delta_;
+        Vec apart_, mean_;
         Points square_;
     };
 
@@ -644,8 +663,8 @@ class BlockWalk {
 
     static constexpr std::array<Action, kOps> actions() {
         std::array<Action, kOps> out{};
-        add_splits<MetNew<K, W>>(out, false);
-        add_splits<MetAgain<K, W>>(out, true);
+        add_splits<MetNew<K>>(out, false);
+        add_splits<MetAgain<K>>(out, true);
         add_bottom<Leaves>(out, Bottom::leaves);
         add_bottom<LeavesAgain>(out, Bottom::leaves_again);
         add_bottom<Two>(out, Bottom::two);
@@ -674,16 +693,16 @@ class BlockWalk {
     const Tree& tree_;
     const BlockPoints<K>& p_;
     BlockRows rows_;
-    const double* values_;       // of leaves
-    std::int32_t asks_nothing_;  // the condition after the last, to which no row says yes
+    const double* values_;  // of leaves
+    PackedSplit leaf_;      // in the place of a split
     int n_outputs_;
     int n_vectors_;
     std::size_t size_;
     double* stack_;
 };
 
-template <int K, int W>
-constexpr std::array<typename BlockWalk<K, W>::Action, kOps> BlockWalk<K, W>::kActions = BlockWalk<K, W>::actions();
+template <int K>
+constexpr std::array<typename BlockWalk<K>::Action, kOps> BlockWalk<K>::kActions = BlockWalk<K>::actions();
 
 }  // namespace linear_treeshap::LTS_ISA
 LTS_END_ISA

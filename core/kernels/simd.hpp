@@ -13,8 +13,11 @@
 //   gather(table, bytes)             table[bytes[lane]]
 //   Table(entries)[index]            the same from four entries; index_of(bytes), where a byte is the sum of the
 //                                    kStateBit of each bit that is set
-//   Either<kBit>(no, yes)[answers]   one of two, by a bit of each lane's byte: answers_of<kBits>(bytes); two numbers
-//                                    that lie side by side are given by where they lie
+//   Deltas<kBit>(side, w)[answers]   δ of rows that go left if a bit of their byte is set, at a split whose rare side
+//                                    has the ratio w: 1 - w of those that go to that side (0: left), else -w. Answers
+//                                    are answers_of<kBits>(bytes), and by(x) is x times as large
+//   kHasStates                       is it one operation to look up what three answers, a state, lead to? If so,
+//   States<kBit>(entries)[answers]   does, of bits from kBit on, which is 0 or 3; deltas.states() are such entries
 //   Bytes                            one for each of 64 rows, zero at first: add(rows, bits) sets bits that are not
 //                                    yet set in the rows whose bit is, store(to)
 //   at_most<kRows>(x, t, missing)    bit r: is x[r] <= t, or missing and `missing`? float and double

@@ -70,14 +70,10 @@ void find_satisfied_above(const Tree& tree, const std::uint64_t* left, std::size
 constexpr std::size_t kMaxStackDoubles = std::size_t{1} << 17;
 constexpr int kMaxPoints = 8;
 
-// Vectors that take every operation together, where registers hold what two of them need (measured).
-template <int K>
-constexpr int kTogether = kLanes == 8 && K <= 4 ? 2 : 1;
-
 void walk(const Program& program, const Chunk& chunk, const Tree& tree, const BlockRows& rows, Workspace& work) {
     const Rule& rule = program.rules.at(tree.n_points);
     const auto size = [&](int n_points, int n) {
-        return at(n_points) * BlockWalk<1, 1>::stack_doubles(tree.n_levels, chunk.n_outputs, n);
+        return at(n_points) * BlockWalk<1>::stack_doubles(tree.n_levels, chunk.n_outputs, n);
     };
     const int most_points = size(kMaxPoints, 2 * kLanes) > kMaxStackDoubles ? 1 : kMaxPoints;
     const int n_tiles = (tree.n_points + most_points - 1) / most_points;
@@ -91,8 +87,7 @@ void walk(const Program& program, const Chunk& chunk, const Tree& tree, const Bl
             BlockRows some = rows;
             for (some.first = 0; some.first < rows.n_rows; some.first += at_once) {
                 some.n_rows = std::min(at_once, rows.n_rows - some.first);
-                some.n_rows <= kLanes ? BlockWalk<K, 1>(chunk, tree, points, some, stack).run()
-                                      : BlockWalk<K, kTogether<K>>(chunk, tree, points, some, stack).run();
+                BlockWalk<K>(chunk, tree, points, some, stack).run();
             }
         });
     }

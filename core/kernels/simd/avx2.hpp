@@ -82,11 +82,19 @@ LTS_INLINE Answers answers_of(const std::uint8_t* bytes) {
     std::memcpy(&four, bytes, sizeof four);
     return {_mm256_cvtepu8_epi64(_mm_cvtsi32_si128(four))};
 }
+// Is a row whose bit is not set, or is, one that goes to a side?
+struct alignas(32) GoesThere : std::array<double, 4> {};
+inline constexpr GoesThere kGoesThere[2] = {{{0, 1, 0, 1}}, {{1, 0, 1, 0}}};
 template <int kBit>
-struct Either {
+struct Deltas {
     __m256d entries;
-    Either(double no, double yes) : entries(_mm256_setr_pd(no, yes, no, yes)) {}
-    explicit Either(const double* pair) : entries(_mm256_broadcast_pd(reinterpret_cast<const __m128d*>(pair))) {}
+    Deltas(std::size_t rare_side, Vec ratio)
+        : entries(_mm256_sub_pd(_mm256_load_pd(kGoesThere[rare_side].data()), ratio.v)) {}
+    Deltas by(Vec x) const {
+        Deltas out = *this;
+        out.entries = _mm256_mul_pd(entries, x.v);
+        return out;
+    }
     Vec operator[](const Answers& answers) const {
         __m256i second = answers.i;
         if constexpr (kBit == 0) second = _mm256_add_epi64(second, second);
@@ -94,6 +102,10 @@ struct Either {
         return {_mm256_permutevar_pd(entries, second)};
     }
 };
+
+inline constexpr bool kHasStates = false;
+template <int kBit>
+struct States;
 
 inline Vec gather(const double* table, const std::uint8_t* index) {
     Vec out{};

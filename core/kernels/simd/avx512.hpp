@@ -68,14 +68,34 @@ LTS_INLINE Answers answers_of(const std::uint8_t* bytes) {
     if constexpr (kBits > 6) out.three[2].i = _mm512_maskz_srli_epi64(0xff, out.three[0].i, 6);
     return out;
 }
+// Is each of eight states, by one of its bits, that of a row which goes to a side?
+struct alignas(64) GoesThere : std::array<double, 8> {};
+inline constexpr GoesThere kGoesThere[3][2] = {
+    {{{0, 1, 0, 1, 0, 1, 0, 1}}, {{1, 0, 1, 0, 1, 0, 1, 0}}},
+    {{{0, 0, 1, 1, 0, 0, 1, 1}}, {{1, 1, 0, 0, 1, 1, 0, 0}}},
+    {{{0, 0, 0, 0, 1, 1, 1, 1}}, {{1, 1, 1, 1, 0, 0, 0, 0}}},
+};
 template <int kBit>
-struct Either {
+struct Deltas {
     __m512d entries;
-    Either(double no, double yes) {
-        constexpr __mmask8 with_bit = kBit % 3 == 0 ? 0xAA : kBit % 3 == 1 ? 0xCC : 0xF0;
-        entries = _mm512_mask_blend_pd(with_bit, _mm512_set1_pd(no), _mm512_set1_pd(yes));
+    Deltas(std::size_t rare_side, Vec ratio)
+        : entries(_mm512_sub_pd(_mm512_load_pd(kGoesThere[kBit % 3][rare_side].data()), ratio.v)) {}
+    Deltas by(Vec x) const {
+        Deltas out = *this;
+        out.entries = _mm512_mul_pd(entries, x.v);
+        return out;
     }
-    explicit Either(const double* pair) : Either(pair[0], pair[1]) {}
+    Vec states() const { return {entries}; }
+    Vec operator[](const Answers& answers) const {
+        return {_mm512_maskz_permutexvar_pd(0xff, answers.three[kBit / 3].i, entries)};
+    }
+};
+
+inline constexpr bool kHasStates = true;
+template <int kBit>
+struct States {
+    __m512d entries;
+    explicit States(Vec all) : entries(all.v) {}
     Vec operator[](const Answers& answers) const {
         return {_mm512_maskz_permutexvar_pd(0xff, answers.three[kBit / 3].i, entries)};
     }

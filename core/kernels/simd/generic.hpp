@@ -78,12 +78,23 @@ LTS_INLINE Answers answers_of(const std::uint8_t* bytes) {
     return index_of(bytes);
 }
 template <int kBit>
-struct Either {
+struct Deltas {
     Vec no, yes;
-    Either(double if_not, double if_so) : no(broadcast(if_not)), yes(broadcast(if_so)) {}
-    explicit Either(const double* pair) : Either(pair[0], pair[1]) {}
+    Deltas(std::size_t rare_side, Vec ratio)
+        : no(broadcast(static_cast<double>(rare_side)) - ratio),
+          yes(broadcast(static_cast<double>(1 - rare_side)) - ratio) {}
+    Deltas by(Vec x) const {
+        Deltas out = *this;
+        out.no = no * x;
+        out.yes = yes * x;
+        return out;
+    }
     Vec operator[](const Answers& answers) const { return select({-((answers.i >> kBit) & IntVector{1, 1})}, yes, no); }
 };
+
+inline constexpr bool kHasStates = false;
+template <int kBit>
+struct States;
 
 inline Vec gather(const double* table, const std::uint8_t* index) {
     Vec out{};
