@@ -184,12 +184,9 @@ class Kinds {
 class Crowd {
   public:
     std::size_t n = 0, blocks = 0;
-    const std::uint64_t* words = nullptr;  // [block][edge]
-    std::size_t words_per_block = 0;
+    const std::uint64_t* words = nullptr;  // [edge][block]
 
-    std::uint64_t satisfied(std::size_t block, std::int32_t edge) const {
-        return words[block * words_per_block + at(edge)];
-    }
+    std::uint64_t satisfied(std::size_t block, std::int32_t edge) const { return words[at(edge) * blocks + block]; }
     // Of all blocks; none has anyone beyond the words of the longest path.
     const Sets* sets(std::size_t depth, std::size_t word) const { return sets_[depth].by_word[word]; }
     std::size_t n_words() const { return sets_[0].by_word.size(); }

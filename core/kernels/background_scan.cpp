@@ -110,11 +110,17 @@ class Scan {
           worker_(worker),
           n_places_(in_eights(at(plan.n_players_on_path))),
           place_(at(tree.n_splits)) {
-        const auto fill = [&](Crowd& crowd, std::size_t n, const std::uint64_t* words) {
+        // Words of an edge side by side: the walk meets edges here and there, and asks all blocks at each.
+        const std::size_t n_edges = 2 * at(tree.n_splits);
+        std::uint64_t* words = worker.workspace().words.reserve(
+            n_edges * (n_blocks(row_pairs_.n_rows) + n_blocks(row_pairs_.n_background)));
+        const auto fill = [&](Crowd& crowd, std::size_t n, const std::uint64_t* by_block) {
             crowd.n = n;
             crowd.blocks = n_blocks(n);
             crowd.words = words;
-            crowd.words_per_block = row_pairs_.words_per_block;
+            for (std::size_t b = 0; b < crowd.blocks; ++b, by_block += row_pairs_.words_per_block)
+                for (std::size_t edge = 0; edge < n_edges; ++edge) words[edge * crowd.blocks + b] = by_block[edge];
+            words += n_edges * crowd.blocks;
         };
         fill(walk_.rows, row_pairs_.n_rows, row_pairs_.row_words);
         fill(walk_.background, row_pairs_.n_background, row_pairs_.background_words);

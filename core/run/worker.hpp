@@ -25,9 +25,9 @@ struct Workspace {
     Buffer<double> stack;                        // what a walk keeps of each level
     Buffer<double> expansion;                    // constants, or tables, of the trees at hand
     Buffer<double> values;                       // of a task, before they are written where they belong
-    Buffer<std::uint64_t> words;                 // [condition][block of the walk] a bit per row
+    Buffer<std::uint64_t> words;                 // [condition, or edge][block of the walk] a bit per row
     Buffer<std::uint64_t> satisfied;             // [edge, or split][block of the walk] a bit per row
-    Buffer<std::uint8_t> states;                 // of one row, the edges it takes
+    Buffer<std::uint8_t> states;                 // of a few rows, their answers
     Buffer<double> background_x;                 // as x and satisfied, of background rows
     Buffer<std::uint64_t> background_satisfied;  //
 };
