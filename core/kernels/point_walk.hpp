@@ -23,6 +23,7 @@
 #include <cstddef>
 #include <cstdint>
 #include <span>
+#include <type_traits>
 #include <vector>
 
 #include "compile/program.hpp"
@@ -35,19 +36,45 @@
 LTS_BEGIN_ISA
 namespace linear_treeshap::LTS_ISA {
 
-inline constexpr int kQuad = 4, kMaxQuads = 4;  // points in the lanes of one, and how many are walked at once
+inline constexpr int kMaxPointsAtOnce = 16;
 
-// V quads of points: from the first on, as many as there are and fit.
-template <int V>
-struct PointQuads {
-    std::array<Quad, V> t, absent, weight;
+// Points are in the lanes of quads or, where they are more than four, of whatever is wider.
+template <class Lanes>
+struct In;
+template <>
+struct In<Quad> {
+    static constexpr int kPoints = 4;
+    LTS_INLINE static Quad load(const double* from) { return load_quad(from); }
+    LTS_INLINE static void store(double* to, Quad a) { store_quad(to, a); }
+    LTS_INLINE static Quad all(double x) { return spread(x); }
+};
+template <>
+struct In<Vec> {
+    static constexpr int kPoints = kLanes;
+    LTS_INLINE static Vec load(const double* from) { return LTS_ISA::load(from); }
+    LTS_INLINE static void store(double* to, Vec a) { LTS_ISA::store(to, a); }
+    LTS_INLINE static Vec all(double x) { return broadcast(x); }
+};
+using Wide = std::conditional_t<(kLanes > 4), Vec, Quad>;
+inline constexpr int kPhiLanes = In<Wide>::kPoints;  // of each player: all walks add to the same
 
-    LTS_INLINE PointQuads(const Rule& rule, int first, int n_points) {
-        const auto take = [&](const std::vector<double>& from, double otherwise, std::array<Quad, V>& to) LTS_INLINED {
-            alignas(64) std::array<double, V * kQuad> numbers;
+template <class Lanes>
+constexpr int n_vectors(int n_points) {
+    return (n_points + In<Lanes>::kPoints - 1) / In<Lanes>::kPoints;
+}
+
+// V vectors of points: from the first on, as many as there are and fit.
+template <class Lanes, int V>
+struct PointLanes {
+    std::array<Lanes, V> t, absent, weight;
+
+    LTS_INLINE PointLanes(const Rule& rule, int first, int n_points) {
+        constexpr int kPoints = In<Lanes>::kPoints;
+        const auto take = [&](const std::vector<double>& from, double otherwise, std::array<Lanes, V>& to) LTS_INLINED {
+            alignas(64) std::array<double, V * kPoints> numbers;
             numbers.fill(otherwise);
             std::copy_n(from.begin() + first, n_points, numbers.begin());
-            for (int v = 0; v < V; ++v) to[at(v)] = load_quad(&numbers[at(v * kQuad)]);
+            for (int v = 0; v < V; ++v) to[at(v)] = In<Lanes>::load(&numbers[at(v * kPoints)]);
         };
         take(rule.point, 0.5, t);
         take(rule.absent, 0.5, absent);
@@ -60,24 +87,25 @@ struct RowMemory {
     const std::uint8_t* answers;  // by condition of the chunk: does the row go left, and does it go right?
     std::uint8_t* satisfied;      // by repeat of the chunk, of trees that were met: are all edges of its player above?
     const double* values;         // of the leaves, of one output, `n_outputs` apart
-    double* phi;                  // a quad of each player, `n_outputs` apart
+    double* phi;                  // kPhiLanes of each player, `n_outputs` apart
     std::size_t n_outputs;
     double* slots;  // of every split
     double* delta;  // of every split that is met again on the way up
 };
 
 // kOne: leaves have one value each.
-template <int V, bool kOne>
+template <class Lanes, int V, bool kOne>
 class PointWalk {
   public:
     // `section` is memory that all sections but the first one share: what they keep stays near.
-    LTS_INLINE PointWalk(const Bunch& bunch, const PointQuads<V>& points, const RowMemory& memory,
+    LTS_INLINE PointWalk(const Bunch& bunch, const PointLanes<Lanes, V>& points, const RowMemory& memory,
                          const RowMemory& section)
         : bunch_(bunch), p_(points), m_(memory), section_(section) {}
 
     void run() const {
         for (std::int32_t tree = 0; tree < bunch_.n_trees; ++tree)
-            for (int v = 0; v < V; ++v) store_quad(slot_at(m_, bunch_.order[at(tree)]) + v * kQuad, p_.weight[at(v)]);
+            for (int v = 0; v < V; ++v)
+                In<Lanes>::store(slot_at(m_, bunch_.order[at(tree)]) + v * kPoints, p_.weight[at(v)]);
         const std::int32_t* order = bunch_.order.data();
         const BunchGroup* group = bunch_.groups.data();
         const std::span top(group, at(bunch_.sections[0].n_groups));
@@ -100,7 +128,8 @@ class PointWalk {
     }
 
   private:
-    static constexpr std::size_t kSlot = std::size_t{V} * kQuad;
+    static constexpr int kPoints = In<Lanes>::kPoints;
+    static constexpr std::size_t kSlot = std::size_t{V} * kPoints;
 
     // The groups of a section, whose order begins here; returns its end.
     const std::int32_t* go_down(const RowMemory& m, std::span<const BunchGroup> groups,
@@ -129,7 +158,7 @@ class PointWalk {
         return kOne ? at(i) : at(i) * m.n_outputs;
     }
     LTS_INLINE static double* phi_at(const RowMemory& m, std::int32_t player) {
-        return m.phi + times_outputs(m, player) * kQuad;
+        return m.phi + times_outputs(m, player) * kPhiLanes;
     }
     LTS_INLINE static double value_at(const RowMemory& m, std::int32_t leaf) {
         return m.values[times_outputs(m, leaf)];
@@ -139,11 +168,11 @@ class PointWalk {
         return slot + child * static_cast<std::ptrdiff_t>(kSlot);
     }
     template <bool kLeaf>
-    LTS_INLINE static Quad below(const RowMemory& m, double* slot, std::int32_t child, int v) {
+    LTS_INLINE static Lanes below(const RowMemory& m, double* slot, std::int32_t child, int v) {
         if constexpr (kLeaf)
-            return spread(value_at(m, ~child));
+            return In<Lanes>::all(value_at(m, ~child));
         else
-            return load_quad(child_slot(slot, child) + v * kQuad);
+            return In<Lanes>::load(child_slot(slot, child) + v * kPoints);
     }
 
     // Calls a function whose template arguments say what the splits of a group are.
@@ -163,39 +192,39 @@ class PointWalk {
     template <bool kRepeated>
     struct Met {
         double* phi;
-        Quad delta, rare, common;    // δ, and the cover ratios of both sides
-        Quad to_rare, to_common, c;  // of a repeated player: 1 where the row goes, if it is satisfied above
-        Quad is_satisfied, is_not;   // 1 or 0
+        Lanes delta, rare, common;    // δ, and the cover ratios of both sides
+        Lanes to_rare, to_common, c;  // of a repeated player: 1 where the row goes, if it is satisfied above
+        Lanes is_satisfied, is_not;   // 1 or 0
 
         LTS_INLINE Met(const RowMemory& m, const PackedSplit& split, const Repeat* repeats, double here)
-            : delta(spread(here)), rare(spread(split.rare_ratio)), common(spread(1.0) - rare) {
+            : delta(In<Lanes>::all(here)), rare(In<Lanes>::all(split.rare_ratio)), common(In<Lanes>::all(1.0) - rare) {
             if constexpr (kRepeated) {
                 const unsigned satisfied = m.satisfied[split.who], goes_rare = satisfied & is_rare(m, split);
                 const Repeat& repeat = repeats[split.who];
-                is_satisfied = spread(satisfied);
-                is_not = spread(satisfied ^ 1U);
-                to_rare = spread(goes_rare);
-                to_common = spread(satisfied ^ goes_rare);
-                c = spread(repeat.absent_above);
+                is_satisfied = In<Lanes>::all(satisfied);
+                is_not = In<Lanes>::all(satisfied ^ 1U);
+                to_rare = In<Lanes>::all(goes_rare);
+                to_common = In<Lanes>::all(satisfied ^ goes_rare);
+                c = In<Lanes>::all(repeat.absent_above);
                 phi = phi_at(m, repeat.player);
             } else {
                 phi = phi_at(m, split.who);
             }
         }
         // The factors of both edges.
-        LTS_INLINE std::array<Quad, 2> over(Quad t, Quad absent) const {
+        LTS_INLINE std::array<Lanes, 2> over(Lanes t, Lanes absent) const {
             if constexpr (kRepeated) {
-                const Quad per_u = per(t, absent), tau = t * per_u;
-                const Quad rest = fma(is_satisfied, absent * c * per_u, is_not);
+                const Lanes per_u = per(t, absent), tau = t * per_u;
+                const Lanes rest = fma(is_satisfied, absent * c * per_u, is_not);
                 return {fma(rare, rest, to_rare * tau), fma(common, rest, to_common * tau)};
             } else {
                 return {fma(delta, t, rare), fnma(delta, t, common)};
             }
         }
         // δ·κ
-        LTS_INLINE Quad slope(Quad t, Quad absent) const {
+        LTS_INLINE Lanes slope(Lanes t, Lanes absent) const {
             if constexpr (kRepeated) {
-                const Quad per_u = per(t, absent);
+                const Lanes per_u = per(t, absent);
                 return delta * c * per_u * per_u;
             } else {
                 return delta;
@@ -203,7 +232,7 @@ class PointWalk {
         }
 
       private:
-        LTS_INLINE Quad per(Quad t, Quad absent) const { return spread(1.0) / fma(absent, c, t); }
+        LTS_INLINE Lanes per(Lanes t, Lanes absent) const { return In<Lanes>::all(1.0) / fma(absent, c, t); }
     };
     // No branch: where a row goes is as good as random.
     LTS_INLINE static unsigned is_rare(const RowMemory& m, const PackedSplit& split) {
@@ -222,7 +251,7 @@ class PointWalk {
     template <bool kRepeated, bool kRareLeaf, bool kCommonLeaf>
     [[gnu::noinline]] void down(const RowMemory& memory, std::span<const std::int32_t> order) const {
         const RowMemory m = memory;  // copies, which no store can change
-        const std::array<Quad, V> t = p_.t, absent = p_.absent;
+        const std::array<Lanes, V> t = p_.t, absent = p_.absent;
         const PackedSplit* const splits = bunch_.splits.data();
         const Repeat* const repeats = bunch_.repeats;
         for (const std::int32_t place : order) {
@@ -236,23 +265,26 @@ class PointWalk {
             }
             const Met<kRepeated> met(m, split, repeats, here);
             if constexpr (kRareLeaf && kCommonLeaf) {  // nothing is below: G at once
-                const Quad rare = spread(value_at(m, ~split.child[0])), common = spread(value_at(m, ~split.child[1]));
-                Quad sum = load_quad(slot) * met.slope(t[0], absent[0]);
+                const Lanes rare = In<Lanes>::all(value_at(m, ~split.child[0])),
+                            common = In<Lanes>::all(value_at(m, ~split.child[1]));
+                Lanes sum = In<Lanes>::load(slot) * met.slope(t[0], absent[0]);
                 for (int v = 1; v < V; ++v)
-                    sum = fma(load_quad(slot + v * kQuad), met.slope(t[at(v)], absent[at(v)]), sum);
-                store_quad(met.phi, fma(sum, rare - common, load_quad(met.phi)));
+                    sum = fma(In<Lanes>::load(slot + v * kPoints), met.slope(t[at(v)], absent[at(v)]), sum);
+                In<Lanes>::store(met.phi, fma(sum, rare - common, In<Lanes>::load(met.phi)));
                 for (int v = 0; v < V; ++v) {
                     const auto over = met.over(t[at(v)], absent[at(v)]);
-                    store_quad(slot + v * kQuad, fma(over[0], rare, over[1] * common));
+                    In<Lanes>::store(slot + v * kPoints, fma(over[0], rare, over[1] * common));
                 }
             } else {
                 m.delta[place] = here;
                 for (int v = 0; v < V; ++v) {
-                    const Quad c = load_quad(slot + v * kQuad);
+                    const Lanes c = In<Lanes>::load(slot + v * kPoints);
                     const auto over = met.over(t[at(v)], absent[at(v)]);
-                    if constexpr (!kRareLeaf) store_quad(child_slot(slot, split.child[0]) + v * kQuad, c * over[0]);
-                    if constexpr (!kCommonLeaf) store_quad(child_slot(slot, split.child[1]) + v * kQuad, c * over[1]);
-                    store_quad(slot + v * kQuad, c * met.slope(t[at(v)], absent[at(v)]));
+                    if constexpr (!kRareLeaf)
+                        In<Lanes>::store(child_slot(slot, split.child[0]) + v * kPoints, c * over[0]);
+                    if constexpr (!kCommonLeaf)
+                        In<Lanes>::store(child_slot(slot, split.child[1]) + v * kPoints, c * over[1]);
+                    In<Lanes>::store(slot + v * kPoints, c * met.slope(t[at(v)], absent[at(v)]));
                 }
             }
         }
@@ -261,7 +293,7 @@ class PointWalk {
     template <bool kRepeated, bool kRareLeaf, bool kCommonLeaf>
     [[gnu::noinline]] void up(const RowMemory& memory, std::span<const std::int32_t> order) const {
         const RowMemory m = memory;
-        const std::array<Quad, V> t = p_.t, absent = p_.absent;
+        const std::array<Lanes, V> t = p_.t, absent = p_.absent;
         const PackedSplit* const splits = bunch_.splits.data();
         const Repeat* const repeats = bunch_.repeats;
         for (std::size_t i = order.size(); i-- > 0;) {
@@ -269,20 +301,20 @@ class PointWalk {
             const PackedSplit split = splits[place];
             double* const slot = slot_at(m, place);
             const Met<kRepeated> met(m, split, repeats, m.delta[place]);
-            Quad sum = load_quad(met.phi);
+            Lanes sum = In<Lanes>::load(met.phi);
             for (int v = 0; v < V; ++v) {
-                const Quad rare = below<kRareLeaf>(m, slot, split.child[0], v);
-                const Quad common = below<kCommonLeaf>(m, slot, split.child[1], v);
-                sum = fma(load_quad(slot + v * kQuad), rare - common, sum);
+                const Lanes rare = below<kRareLeaf>(m, slot, split.child[0], v);
+                const Lanes common = below<kCommonLeaf>(m, slot, split.child[1], v);
+                sum = fma(In<Lanes>::load(slot + v * kPoints), rare - common, sum);
                 const auto over = met.over(t[at(v)], absent[at(v)]);
-                store_quad(slot + v * kQuad, fma(over[0], rare, over[1] * common));
+                In<Lanes>::store(slot + v * kPoints, fma(over[0], rare, over[1] * common));
             }
-            store_quad(met.phi, sum);
+            In<Lanes>::store(met.phi, sum);
         }
     }
 
     const Bunch& bunch_;
-    const PointQuads<V>& p_;
+    const PointLanes<Lanes, V>& p_;
     const RowMemory &m_, &section_;
 };
 
@@ -293,22 +325,24 @@ class RowsByPoints {
     // Trees that are tables are looked up in `tables`; if these are not kept, they are walked.
     RowsByPoints(const Program& program, const Chunk& chunk, const double* tables, std::size_t n_rows, Workspace& work)
         : program_(program), chunk_(chunk), tables_(tables), n_outputs_(at(chunk.n_outputs)) {
-        std::size_t n_splits = 0, n_slots = 0;
+        std::size_t n_splits = 0, n_doubles = 0;
         for (const auto& bunch : chunk.bunches) {
             n_splits = std::max(n_splits, bunch.splits.size());
-            n_slots = std::max(n_slots, bunch.splits.size() * at(std::min(n_quads(bunch.n_points), kMaxQuads)));
+            n_doubles = std::max(n_doubles, bunch.splits.size() * slot_doubles(bunch.n_points));
         }
+        const auto in_vectors = [](std::size_t n) { return (n + kPhiLanes - 1) / kPhiLanes * kPhiLanes; };
+        n_splits = in_vectors(n_splits);
+        n_doubles = in_vectors(n_doubles);
         // The memory of sections lies further on than that of whole trees, and begins so many places before.
-        constexpr std::size_t kSectionSlots = kMaxSectionSplits * std::size_t{kMaxQuads};
-        n_splits = (n_splits + kQuad - 1) / kQuad * kQuad;
-        slots_ = work.stack.reserve((n_slots + kSectionSlots) * kQuad + n_splits + kMaxSectionSplits);
-        delta_ = slots_ + n_slots * kQuad;
+        constexpr std::size_t kSectionDoubles = kMaxSectionSplits * std::size_t{kMaxPointsAtOnce};
+        slots_ = work.stack.reserve(n_doubles + n_splits + kSectionDoubles + kMaxSectionSplits);
+        delta_ = slots_ + n_doubles;
         section_slots_ = delta_ + n_splits;
-        section_delta_ = section_slots_ + kSectionSlots * kQuad;
+        section_delta_ = section_slots_ + kSectionDoubles;
         // What is read of a player that is not repeated does not matter.
         const std::size_t n_satisfied = std::max(chunk.n_repeats(), chunk.players.size());
         const std::size_t n_bytes = 2 * chunk.conditions.size() + (n_satisfied + 1) / 2 * 2;
-        n_phi_ = chunk.players.size() * n_outputs_ * kQuad;
+        n_phi_ = chunk.players.size() * n_outputs_ * kPhiLanes;
         std::uint8_t* bytes = work.states.reserve(n_rows * n_bytes);
         double* phi = work.phi.reserve(n_rows * n_phi_);
         std::fill_n(bytes, n_rows * n_bytes, std::uint8_t{0});
@@ -330,8 +364,7 @@ class RowsByPoints {
             const double* from = row.phi;
             for (const auto player : chunk_.players) {
                 double* const to = values + at(player) * at(program_.n_outputs) + at(chunk_.output);
-                for (std::size_t o = 0; o < n_outputs_; ++o, from += kQuad)
-                    to[o] += (from[0] + from[1]) + (from[2] + from[3]);
+                for (std::size_t o = 0; o < n_outputs_; ++o, from += kPhiLanes) to[o] += sum_of<kPhiLanes>(from);
             }
             values += at(program_.n_players) * at(program_.n_outputs);
         }
@@ -343,7 +376,18 @@ class RowsByPoints {
         double* phi;
     };
 
-    static int n_quads(int n_points) { return (n_points + kQuad - 1) / kQuad; }
+    // Of a slot, at most.
+    static std::size_t slot_doubles(int n_points) {
+        if (n_points <= In<Quad>::kPoints) return In<Quad>::kPoints;
+        return at(n_vectors<Wide>(std::min(n_points, kMaxPointsAtOnce)) * In<Wide>::kPoints);
+    }
+    template <int kNumbers>
+    static double sum_of(const double* numbers) {
+        if constexpr (kNumbers == 1)
+            return *numbers;
+        else
+            return sum_of<kNumbers / 2>(numbers) + sum_of<kNumbers / 2>(numbers + kNumbers / 2);
+    }
 
     // How many of some ascending thresholds, one at least, are below x. No branch depends on it.
     static std::size_t n_below(double x, const double* thresholds, std::size_t n) {
@@ -384,27 +428,31 @@ class RowsByPoints {
         const Rule& rule = program_.rules.at(bunch.n_points);
         fetch(bunch.splits);
         fetch(std::span(chunk_.values_of(bunch.first_leaf), (bunch.splits.size() + at(bunch.n_trees)) * n_outputs_));
-        const int n_tiles = (n_quads(bunch.n_points) + kMaxQuads - 1) / kMaxQuads;
+        const int n_tiles = (bunch.n_points + kMaxPointsAtOnce - 1) / kMaxPointsAtOnce;
         for (int tile = 0; tile < n_tiles; ++tile) {
             const int first = bunch.n_points * tile / n_tiles;
             const int n_points = bunch.n_points * (tile + 1) / n_tiles - first;
-            with_points<kMaxQuads>(n_quads(n_points), [&]<int V>() {
-                const PointQuads<V> points(rule, first, n_points);
-                for (const auto& row : rows_) walk(bunch, points, row);
-            });
+            if (n_points <= In<Quad>::kPoints)
+                walk(bunch, PointLanes<Quad, 1>(rule, first, n_points));
+            else
+                with_points<kMaxPointsAtOnce / In<Wide>::kPoints>(n_vectors<Wide>(n_points), [&]<int V>() {
+                    walk(bunch, PointLanes<Wide, V>(rule, first, n_points));
+                });
         }
     }
-    template <int V>
-    void walk(const Bunch& bunch, const PointQuads<V>& points, const Row& row) const {
-        for (std::size_t o = 0; o < n_outputs_; ++o) {
-            const double* const values = chunk_.leaf_value.data() + o;
-            double* const phi = row.phi + o * kQuad;
-            const RowMemory memory{row.answers, row.satisfied, values, phi, n_outputs_, slots_, delta_};
-            const RowMemory section{row.answers, row.satisfied,  values,        phi,
-                                    n_outputs_,  section_slots_, section_delta_};
-            n_outputs_ == 1 ? PointWalk<V, true>(bunch, points, memory, section).run()
-                            : PointWalk<V, false>(bunch, points, memory, section).run();
-        }
+    template <class Lanes, int V>
+    void walk(const Bunch& bunch, const PointLanes<Lanes, V>& points) const {
+        for (const auto& row : rows_)
+            for (std::size_t o = 0; o < n_outputs_; ++o) {
+                const double* const values = chunk_.leaf_value.data() + o;
+                double* const phi = row.phi + o * kPhiLanes;
+                const RowMemory whole{row.answers, row.satisfied, values, phi, n_outputs_, slots_, delta_};
+                RowMemory section = whole;
+                section.slots = section_slots_;
+                section.delta = section_delta_;
+                n_outputs_ == 1 ? PointWalk<Lanes, V, true>(bunch, points, whole, section).run()
+                                : PointWalk<Lanes, V, false>(bunch, points, whole, section).run();
+            }
     }
 
     void look_up() const {
@@ -424,7 +472,7 @@ class RowsByPoints {
         table += state;
         for (const auto player : tree.lookup->players())
             for (std::size_t o = 0; o < n_outputs_; ++o, table += n_states)
-                row.phi[(at(player) * n_outputs_ + o) * kQuad] += *table;
+                row.phi[(at(player) * n_outputs_ + o) * kPhiLanes] += *table;
     }
 
     const Program& program_;
