@@ -25,9 +25,13 @@ struct Kernel {
     // the chunk's trees, if they are kept.
     void (*explain)(const Program&, const Chunk&, const RowsView&, Way, const double* tables, Workspace&,
                     double* values);
-    // So few rows are quickest by points (measured): a block of wide vectors is done sooner.
-    std::size_t few_rows;
+    // So few rows are quickest by points (measured): a block of wide vectors is done sooner, unless its trees need so
+    // many points that it walks them more than once.
+    std::size_t few_rows, few_rows_of_many_points;
 };
+
+// Points at which a block of rows walks a tree at once, at most.
+inline constexpr int kMaxBlockPoints = 8;
 
 // The kernels that this machine can run, the best first.
 std::span<const Kernel* const> kernels();

@@ -68,14 +68,13 @@ void find_satisfied_above(const Tree& tree, const std::uint64_t* left, std::size
 // What is kept of all levels should stay in a cache. Rows that walk together, and the points at which they do, are as
 // many as leave it this small; trees of very many levels are walked at one point after the other.
 constexpr std::size_t kMaxStackDoubles = std::size_t{1} << 17;
-constexpr int kMaxPoints = 8;
 
 void walk(const Program& program, const Chunk& chunk, const Tree& tree, const BlockRows& rows, Workspace& work) {
     const Rule& rule = program.rules.at(tree.n_points);
     const auto size = [&](int n_points, int n) {
         return at(n_points) * BlockWalk<1>::stack_doubles(tree.n_levels, chunk.n_outputs, n);
     };
-    const int most_points = size(kMaxPoints, 2 * kLanes) > kMaxStackDoubles ? 1 : kMaxPoints;
+    const int most_points = size(kMaxBlockPoints, 2 * kLanes) > kMaxStackDoubles ? 1 : kMaxBlockPoints;
     const int n_tiles = (tree.n_points + most_points - 1) / most_points;
     for (int tile = 0; tile < n_tiles; ++tile) {
         const int first = tree.n_points * tile / n_tiles, n_points = tree.n_points * (tile + 1) / n_tiles - first;
@@ -258,7 +257,7 @@ void explain(const Program& program, const Chunk& chunk, const RowsView& rows, W
 #define LTS_STRING(x) #x
 #define LTS_NAME(x) LTS_STRING(x)
 extern const Kernel kernel;
-const Kernel kernel{LTS_NAME(LTS_ISA), tabulate, explain, kLanes == 8 ? 3 : 5};
+const Kernel kernel{LTS_NAME(LTS_ISA), tabulate, explain, kLanes == 8 ? 3 : 5, 5};
 
 }  // namespace linear_treeshap::LTS_ISA
 LTS_END_ISA

@@ -30,6 +30,7 @@ class ValueEngine {
 
   private:
     Way way_for(std::size_t n_rows) const;
+    std::size_t find_few_rows() const;
     std::size_t rows_per_task() const;
     std::vector<std::size_t> cuts(std::size_t n_rows, int n_threads) const;
 
@@ -37,6 +38,7 @@ class ValueEngine {
     const Kernel& kernel_;
     Buffer<double> tables_;
     std::size_t task_rows_;
+    std::size_t few_rows_;  // are walked by points
 };
 
 }  // namespace linear_treeshap
