@@ -397,9 +397,9 @@ class BlockWalk {
         }
     }
 
-    // The splits of a clean bottom: those on the rare side of the root, those on the common side, and, of three levels,
-    // the root itself, which else comes first. Where a leaf stands in the place of one, that
-    // asks nothing and has the leaf on both sides: all differences are zero, and nobody is paid.
+    // The splits of a clean bottom. Of three levels: those on the rare side of the root, those on the common side, and
+    // the root; else the root comes first. Where a leaf stands in the place of a split, that asks nothing and has the
+    // leaf on both sides: all differences are zero, and nobody is paid.
     template <Bottom kBottom>
     class MembersOf {
       public:
