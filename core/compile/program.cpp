@@ -131,7 +131,7 @@ class OpenChunk {
             const auto child = split.child_at(side);
             to.child[side] = child < 0 ? child : child - split.number;
         }
-        to.rare_answer = (2 * static_cast<std::uint32_t>(split.asks) + split.rare_side) & 0x7FFFFFFFU;
+        to.ask(at(split.asks), split.rare_side);
         to.is_repeated = split.is_repeated;
         to.who = split.is_repeated ? static_cast<std::int32_t>(forest_.repeats.size()) : split.player;
         if (split.is_repeated)

@@ -52,6 +52,9 @@ struct PackedSplit {
     std::uint32_t is_repeated : 1;
     std::int32_t who;  // a player; if it is repeated, the split's place among the repeats of all trees of the chunk
 
+    void ask(std::size_t condition, std::size_t side_that_is_rare) {
+        rare_answer = static_cast<std::uint32_t>(2 * condition + side_that_is_rare) & 0x7FFFFFFFU;
+    }
     std::int32_t asks() const { return static_cast<std::int32_t>(rare_answer / 2); }
     std::size_t rare_side() const { return rare_answer % 2; }
     double ratio_at(std::size_t side) const { return side == 0 ? rare_ratio : 1.0 - rare_ratio; }

@@ -287,7 +287,7 @@ class BlockWalk {
     // What is not there asks the condition after the last, to which no row says yes.
     static PackedSplit asks_nothing(const Chunk& chunk) {
         PackedSplit out{};
-        out.rare_answer = (2 * static_cast<std::uint32_t>(chunk.conditions.size())) & 0x7FFFFFFFU;
+        out.ask(chunk.conditions.size(), 0);
         return out;
     }
     const PackedSplit& split_of(const Step& step) const { return tree_.first_split[step.split]; }

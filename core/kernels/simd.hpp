@@ -29,8 +29,7 @@
 //   keep(words, whole, others, to)   to[r] = words[r] if bit r of `whole` is set, else words[r] & others; returns the
 //                                    bits of the rows that have something left
 //   Quad                             four doubles on every machine, which is what one row computes with:
-//                                    load_quad(from), store_quad(to, a), spread(x), arithmetic as of Vec, and
-//                                    fms(a, b, c), which is a·b - c
+//                                    load_quad(from), store_quad(to, a), spread(x), arithmetic as of Vec
 #pragma once
 
 #if defined(LTS_AVX512)

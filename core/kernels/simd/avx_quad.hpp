@@ -20,7 +20,6 @@ inline Quad operator-(Quad a, Quad b) { return {_mm256_sub_pd(a.v, b.v)}; }
 inline Quad operator/(Quad a, Quad b) { return {_mm256_div_pd(a.v, b.v)}; }
 inline Quad fma(Quad a, Quad b, Quad c) { return {_mm256_fmadd_pd(a.v, b.v, c.v)}; }
 inline Quad fnma(Quad a, Quad b, Quad c) { return {_mm256_fnmadd_pd(a.v, b.v, c.v)}; }
-inline Quad fms(Quad a, Quad b, Quad c) { return {_mm256_fmsub_pd(a.v, b.v, c.v)}; }
 
 }  // namespace linear_treeshap::LTS_ISA
 LTS_END_ISA

@@ -201,7 +201,6 @@ inline Quad operator/(Quad a, Quad b) { return {{a.half[0] / b.half[0], a.half[1
 inline Quad fma(Quad a, Quad b, Quad c) {
     return {{fma(a.half[0], b.half[0], c.half[0]), fma(a.half[1], b.half[1], c.half[1])}};
 }
-inline Quad fms(Quad a, Quad b, Quad c) { return fma(a, b, spread(0.0) - c); }
 inline Quad fnma(Quad a, Quad b, Quad c) {
     return {{fnma(a.half[0], b.half[0], c.half[0]), fnma(a.half[1], b.half[1], c.half[1])}};
 }
