@@ -4,7 +4,6 @@
 
 #include <algorithm>
 #include <array>
-#include <numeric>
 #include <utility>
 
 #include "compile/tree_compiler.hpp"
@@ -15,9 +14,32 @@ namespace {
 // Points are walked so many at a time, so that one more does not matter within these.
 constexpr std::int32_t kPointsAtOnce = 4;
 
-constexpr std::size_t kKinds = 8;
-std::size_t kind_of(const CompiledSplit& split) {
-    return (split.is_repeated ? 4U : 0U) + (split.child_at(0) < 0 ? 2U : 0U) + (split.child_at(1) < 0 ? 1U : 0U);
+// A split's child that is one, in the same tree.
+const CompiledSplit& child_of(const CompiledSplit& split, std::size_t side) {
+    return *(&split + (split.child_at(side) - split.number));
+}
+bool is_tip(const CompiledSplit& split) { return split.below == Below::leaves && !split.is_repeated; }
+// Are a split's children met with it?
+bool is_twig(const CompiledSplit& split) {
+    const auto is_met = [&](std::size_t side) { return split.child_at(side) < 0 || is_tip(child_of(split, side)); };
+    return is_met(0) && is_met(1);
+}
+Child child_at(const CompiledSplit& split, std::size_t side) {
+    return split.child_at(side) < 0 ? Child::leaf : is_twig(split) ? Child::tip : Child::split;
+}
+
+// Splits are alike that have the same number.
+constexpr std::uint32_t kKinds = 2 * kChildren * kChildren;
+std::uint32_t kind_of(const CompiledSplit& split) {
+    const auto number = [&](std::size_t side) { return static_cast<std::uint32_t>(child_at(split, side)); };
+    return (split.is_repeated * kChildren + number(0)) * kChildren + number(1);
+}
+BunchGroup group_of(std::uint32_t kind) {
+    return {0, kind / (kChildren * kChildren) & 1, kind / kChildren % kChildren & 3, kind % kChildren & 3};
+}
+bool has_split_below(std::uint32_t kind) {
+    constexpr auto kSplit = static_cast<std::uint32_t>(Child::split);
+    return group_of(kind).rare == kSplit || group_of(kind).common == kSplit;
 }
 
 std::int32_t n_vectors(const CompiledTree& tree) { return (tree.tree.n_points + kPointsAtOnce - 1) / kPointsAtOnce; }
@@ -46,29 +68,30 @@ void add_section(std::vector<Member> roots, const IsInside& is_inside, Meetings&
         ++to.groups.back().n_splits;
         to.order.push_back(place);
         for (std::size_t side = 0; side < 2; ++side) {
-            if (split->child_at(side) < 0) continue;
-            const auto further = split->child_at(side) - split->number;
-            const Member child{split + further, place + further};
-            if (is_inside(child)) waiting[kind_of(*child.split)].push_back(child);
+            if (child_at(*split, side) != Child::split) continue;
+            const CompiledSplit& below = child_of(*split, side);
+            const Member child{&below, place + (below.number - split->number)};
+            if (is_inside(child)) waiting[kind_of(below)].push_back(child);
         }
-    };
-    const auto open_group = [&](std::size_t kind) {
-        to.groups.push_back({0, kind >= 4, (kind & 2) != 0, (kind & 1) != 0});
     };
     std::stable_sort(roots.begin(), roots.end(),
                      [&](const auto& a, const auto& b) { return kind_of(*a.split) < kind_of(*b.split); });
     for (std::size_t i = 0; i < roots.size(); ++i) {
-        const std::size_t kind = kind_of(*roots[i].split);
-        if (i == 0 || kind != kind_of(*roots[i - 1].split)) open_group(kind);
+        const std::uint32_t kind = kind_of(*roots[i].split);
+        if (i == 0 || kind != kind_of(*roots[i - 1].split)) to.groups.push_back(group_of(kind));
         meet(roots[i]);
     }
-    const auto n_waiting = [&](std::size_t kind) { return waiting[kind].size() - n_met[kind]; };
+    const auto n_waiting = [&](std::uint32_t kind) { return waiting[kind].size() - n_met[kind]; };
+    // Those with no split below are the last: nobody waits for them.
+    const auto rank = [&](std::uint32_t kind) {
+        return std::pair(has_split_below(kind) && n_waiting(kind) > 0, n_waiting(kind));
+    };
     while (true) {
-        std::size_t most = 0;
-        for (std::size_t kind = 1; kind < kKinds; ++kind)
-            if (n_waiting(kind) > n_waiting(most)) most = kind;
+        std::uint32_t most = 0;
+        for (std::uint32_t kind = 1; kind < kKinds; ++kind)
+            if (rank(kind) > rank(most)) most = kind;
         if (n_waiting(most) == 0) break;
-        open_group(most);
+        to.groups.push_back(group_of(most));
         while (n_waiting(most) > 0) meet(Member(waiting[most][n_met[most]++]));  // a copy: the list may grow
     }
     to.sections.push_back(
@@ -114,9 +137,19 @@ Meetings meetings_of_large(const CompiledTree& tree) {
 void arrange(CompiledTree& tree) {
     if (!is_large(tree)) return;
     tree.meetings = meetings_of_large(tree);
-    auto& order = tree.meetings.order;
-    std::vector<std::int32_t> number(order.size());  // by the old one
-    for (std::size_t i = 0; i < order.size(); ++i) number[at(order[i])] = static_cast<std::int32_t>(i);
+    std::vector<std::int32_t> order;                       // of twigs, their tips follow them
+    std::vector<std::int32_t> number(tree.splits.size());  // by the old one
+    const auto put = [&](const CompiledSplit& split) {
+        number[at(split.number)] = static_cast<std::int32_t>(order.size());
+        order.push_back(split.number);
+    };
+    for (auto& place : tree.meetings.order) {
+        const CompiledSplit& split = tree.splits[at(place)];
+        place = static_cast<std::int32_t>(order.size());
+        put(split);
+        for (std::size_t side = 0; side < 2; ++side)
+            if (child_at(split, side) == Child::tip) put(child_of(split, side));
+    }
     std::vector<CompiledSplit> splits;
     splits.reserve(order.size());
     for (const auto old : order) {
@@ -133,12 +166,10 @@ void arrange(CompiledTree& tree) {
             auto& split = tree.lookup->condition[at(i)];  // that asks it
             split = number[at(split)];
         }
-    std::iota(order.begin(), order.end(), 0);
 }
 
 Bunches Bunches::of(std::span<const CompiledTree> trees, std::span<const PackedSplit> splits, const Repeat* repeats) {
     Bunches out;
-    out.meetings.order.reserve(splits.size());
     std::size_t n_splits = 0, begin = 0;
     for (std::size_t i = 0; i < trees.size(); ++i) {
         const auto &first = trees[begin], &next = trees[i];
@@ -154,21 +185,23 @@ Bunches Bunches::of(std::span<const CompiledTree> trees, std::span<const PackedS
     if (begin < trees.size()) out.add(trees.subspan(begin));
     auto& [order, groups, sections] = out.meetings;
     out.all.shrink_to_fit();
+    order.shrink_to_fit();
     groups.shrink_to_fit();
     sections.shrink_to_fit();
     // Where the lists lie is known at last.
-    std::size_t split = 0, group = 0, section = 0;
-    std::int32_t leaf = 0;
+    std::size_t tree = 0, split = 0, meeting = 0, group = 0, section = 0;
     for (auto& bunch : out.all) {
-        const std::size_t n = bunch.order.size(), n_groups = bunch.groups.size(), n_sections = bunch.sections.size();
-        bunch.splits = splits.subspan(split, n);
-        bunch.order = std::span(order).subspan(split, n);
+        const std::size_t n_met = bunch.order.size(), n_groups = bunch.groups.size(),
+                          n_sections = bunch.sections.size();
+        bunch.first_leaf = static_cast<std::int32_t>(split + tree);
+        const std::size_t first = split;
+        for (std::int32_t i = 0; i < bunch.n_trees; ++i) split += trees[tree++].splits.size();
+        bunch.splits = splits.subspan(first, split - first);
+        bunch.order = std::span(order).subspan(meeting, n_met);
         bunch.groups = std::span(groups).subspan(group, n_groups);
         bunch.sections = std::span(sections).subspan(section, n_sections);
         bunch.repeats = repeats;
-        bunch.first_leaf = leaf;
-        leaf += static_cast<std::int32_t>(n) + bunch.n_trees;
-        split += n;
+        meeting += n_met;
         group += n_groups;
         section += n_sections;
     }

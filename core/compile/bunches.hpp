@@ -1,6 +1,9 @@
-// Trees as one row meets them: several at once, from the top down, and splits that are alike one after the other, so
+// Trees as a few rows meet them: several at once, from the top down, and splits that are alike one after the other, so
 // that no branch depends on a tree. What a row keeps of them should stay in a near cache, so that a large tree is met
 // in sections: its top, and then whole subtrees. Its splits lie in that order.
+//
+// Many splits are tips: those of a new player with two leaves. Twigs, which are splits of tips and leaves alone, are
+// met with their tips.
 #pragma once
 
 #include <cstdint>
@@ -14,11 +17,15 @@ struct PackedSplit;
 struct Repeat;
 
 // Splits of a section of a large tree, and of a bunch of several trees, at most.
-inline constexpr std::size_t kMaxSectionSplits = 512;
+inline constexpr std::size_t kMaxSectionSplits = 256;
 
-// Splits that are alike: whether their player is repeated, and which of their children are leaves.
+// What is below a split; tip: of a twig.
+enum class Child : std::uint8_t { split, leaf, tip };
+inline constexpr std::uint32_t kChildren = 3;
+
+// Splits that are alike: whether their player is repeated, and what their children are.
 struct BunchGroup {
-    std::uint32_t n_splits : 29, is_repeated : 1, is_rare_leaf : 1, is_common_leaf : 1;
+    std::uint32_t n_splits : 27, is_repeated : 1, rare : 2, common : 2;
 };
 
 // Subtrees; of the first section of a large tree only the top, and what is below that is in the others.
@@ -28,7 +35,7 @@ struct BunchSection {
 
 // The order in which a row meets splits, by their places.
 struct Meetings {
-    std::vector<std::int32_t> order;  // group after group, roots first
+    std::vector<std::int32_t> order;  // group after group, roots first; without the tips of twigs
     std::vector<BunchGroup> groups;
     std::vector<BunchSection> sections;
 };
@@ -57,7 +64,7 @@ struct Bunches {
     void add(std::span<const CompiledTree> trees);
 };
 
-// Numbers the splits of a large tree in the order in which one row meets them.
+// Numbers the splits of a large tree in the order in which a row meets them.
 void arrange(CompiledTree& tree);
 
 }  // namespace linear_treeshap

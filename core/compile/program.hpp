@@ -3,7 +3,7 @@
 // `compile` walks each tree once and writes down
 //   - its splits, with the quantities of the recurrence that do not depend on the row: the cover
 //     ratios w of both edges, the absent weight c of the same player above, and where that is;
-//   - the steps in which blocks of rows walk it (steps.hpp), and the order in which one row does (bunches.hpp).
+//   - the steps in which blocks of rows walk it (steps.hpp), and the order in which a few rows do (bunches.hpp).
 //
 // Trees are explained in chunks. A chunk speaks of one output (or a few, for vector leaves) and
 // numbers the columns and players it uses from zero, so its working memory depends on the chunk
@@ -184,7 +184,7 @@ struct Forest {
 
 struct Chunk {
     std::span<const Tree> trees;            // of a Forest
-    std::span<const Bunch> bunches;         // the same trees, for one row
+    std::span<const Bunch> bunches;         // the same trees, for a few rows
     std::span<const std::int32_t> columns;  // chunk's numbering → model's
     std::span<const std::int32_t> players;  // chunk's numbering → model's
     Conditions conditions;

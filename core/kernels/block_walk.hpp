@@ -1,8 +1,8 @@
 // The walk of a block of rows through a tree as it is compiled: lanes are rows.
 //
-// The recurrence is that of one row (point_walk.hpp), with one product less. Of the two sides of a split, fewer
-// training rows took the rare one. With w its cover ratio, let δ be 1 - w where a row goes there, -w where it does not,
-// and 0 where its player is already unsatisfied above, and f = w + τ·δ. Then
+// The recurrence is that of a few rows (bunch_walk.hpp). Of the two sides of a split, fewer training rows took the rare
+// one. With w its cover ratio, let δ be 1 - w where a row goes there, -w where it does not, and 0 where its player is
+// already unsatisfied above, and f = w + τ·δ. Then
 //
 //   over an edge   C_rare = C · f     C_common = C - C_rare
 //   at a split     G = G_common + f · (G_rare - G_common)     φ += δ · Σ κ · C · (G_rare - G_common)

@@ -13,8 +13,9 @@ namespace linear_treeshap {
 
 // How rows go through trees. Each way rounds in an order of its own, whatever the rows beside.
 enum class Way {
-    by_points,  // one row after the other, the lanes of vectors being quadrature points (point_walk.hpp)
-    in_blocks,  // lanes are rows (block_walk.hpp)
+    one_by_one,  // the lanes of vectors being quadrature points (bunch_walk.hpp)
+    in_lanes,    // as many rows together as there are lanes (bunch_walk.hpp)
+    in_blocks,   // as many as a cache holds (block_walk.hpp)
 };
 
 struct Kernel {
@@ -25,9 +26,8 @@ struct Kernel {
     // the chunk's trees, if they are kept.
     void (*explain)(const Program&, const Chunk&, const RowsView&, Way, const double* tables, Workspace&,
                     double* values);
-    // So few rows are quickest by points (measured): a block of wide vectors is done sooner, unless its trees need so
-    // many points that it walks them more than once.
-    std::size_t few_rows, few_rows_of_many_points;
+    // So few rows are quickest one by one (measured): in lanes, trees that need many points are walked more than once.
+    std::size_t most_one_by_one, most_one_by_one_of_many_points;
 };
 
 // Points at which a block of rows walks a tree at once, at most.

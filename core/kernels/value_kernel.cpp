@@ -1,4 +1,5 @@
-// Shapley values of a chunk of trees for some rows: conditions first, then the walks.
+// Shapley values of a chunk of trees for some rows: conditions first, then the walks. Few rows have ways of their own
+// (few_rows.hpp).
 
 #include <algorithm>
 #include <array>
@@ -6,9 +7,9 @@
 
 #include "kernels/block_walk.hpp"
 #include "kernels/conditions.hpp"
+#include "kernels/few_rows.hpp"
 #include "kernels/isa.hpp"
 #include "kernels/kernel.hpp"
-#include "kernels/point_walk.hpp"
 #include "kernels/simd.hpp"
 
 LTS_BEGIN_ISA
@@ -235,18 +236,20 @@ void with_rows(const Program& program, const RowsView& rows, const Function& fun
     program.is_float32 ? with.template operator()<float>() : with.template operator()<double>();
 }
 
-template <class Number>
-void explain_by_points(const Program& program, const Chunk& chunk, const RowsView& rows, const double* tables,
-                       Workspace& work, double* values) {
-    RowsByPoints<Number>(program, chunk, tables, rows.n_rows, work)
-        .explain(static_cast<const Number*>(rows.data), values);
+template <bool kInLanes>
+void explain_few(const Program& program, const Chunk& chunk, const RowsView& rows, const double* tables,
+                 Workspace& work, double* values) {
+    const auto with = [&]<class Number>() {
+        FewRows<Number, kInLanes>(program, chunk, tables, rows.n_rows, work)
+            .explain(static_cast<const Number*>(rows.data), values);
+    };
+    program.is_float32 ? with.template operator()<float>() : with.template operator()<double>();
 }
 
 void explain(const Program& program, const Chunk& chunk, const RowsView& rows, Way way, const double* tables,
              Workspace& work, double* values) {
-    if (way == Way::by_points)
-        return program.is_float32 ? explain_by_points<float>(program, chunk, rows, tables, work, values)
-                                  : explain_by_points<double>(program, chunk, rows, tables, work, values);
+    if (way == Way::one_by_one) return explain_few<false>(program, chunk, rows, tables, work, values);
+    if (way == Way::in_lanes) return explain_few<true>(program, chunk, rows, tables, work, values);
     with_rows(program, rows, [&]<int kRows, class Number>() {
         RowsInChunk<kRows, Number>(program, chunk, rows, work).explain(tables, values);
     });
@@ -257,7 +260,7 @@ void explain(const Program& program, const Chunk& chunk, const RowsView& rows, W
 #define LTS_STRING(x) #x
 #define LTS_NAME(x) LTS_STRING(x)
 extern const Kernel kernel;
-const Kernel kernel{LTS_NAME(LTS_ISA), tabulate, explain, kLanes == 8 ? 3 : 5, 5};
+const Kernel kernel{LTS_NAME(LTS_ISA), tabulate, explain, kLanes > 2 ? 2 : 1, kLanes > 4 ? 4 : kLanes / 2};
 
 }  // namespace linear_treeshap::LTS_ISA
 LTS_END_ISA

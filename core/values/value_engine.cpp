@@ -23,7 +23,8 @@ constexpr std::size_t kRowsPerMeeting = 16;
 
 ValueEngine::ValueEngine(const Program& program, const Kernel& kernel) : program_(program), kernel_(kernel) {
     task_rows_ = rows_per_task();
-    few_rows_ = find_few_rows();
+    most_one_by_one_ = find_most_one_by_one();
+    has_bunches_ = !program.rules.differences_lose_digits();
     if (program_.table_size * sizeof(double) > kMaxCachedBytes) return;
     Workspace work;
     double* to = tables_.reserve(program_.table_size);
@@ -35,10 +36,12 @@ ValueEngine::ValueEngine(const Program& program, const Kernel& kernel) : program
             }
 }
 
-Way ValueEngine::way_for(std::size_t n_rows) const { return n_rows <= few_rows_ ? Way::by_points : Way::in_blocks; }
+Way ValueEngine::way_for(std::size_t n_rows) const {
+    if (n_rows > kFewRows || !has_bunches_) return Way::in_blocks;
+    return n_rows <= most_one_by_one_ ? Way::one_by_one : Way::in_lanes;
+}
 
-std::size_t ValueEngine::find_few_rows() const {
-    if (program_.rules.differences_lose_digits()) return 0;
+std::size_t ValueEngine::find_most_one_by_one() const {
     std::size_t n_splits = 0, n_points = 0;
     for (const auto& chunk : program_.chunks)
         for (const auto& tree : chunk.trees) {
@@ -46,7 +49,7 @@ std::size_t ValueEngine::find_few_rows() const {
             n_points += at(tree.n_splits) * at(tree.n_points);
         }
     const bool are_many = n_points > n_splits * at(kMaxBlockPoints);
-    return std::min(are_many ? kernel_.few_rows_of_many_points : kernel_.few_rows, kFewRows);
+    return are_many ? kernel_.most_one_by_one_of_many_points : kernel_.most_one_by_one;
 }
 
 std::size_t ValueEngine::rows_per_task() const {

@@ -71,7 +71,7 @@ def test_bits_do_not_depend_on_how_rows_are_cut(name: str, explained: Explained)
     case, rows = explained
     X = rows(300)
     whole = case.explain(X)
-    for size in (1 + CASES[name].few_rows, 7, 64, 100):
+    for size in (1 + CASES[name].few_rows, 7 + CASES[name].few_rows, 64, 100):
         parts = [case.explain(X[i : i + size]) for i in range(0, min(len(X), 10 * size), size)]
         cut = np.concatenate(parts)
         assert cut.tobytes() == whole[: len(cut)].tobytes(), f"in calls of {size} rows"

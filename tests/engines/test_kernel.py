@@ -9,6 +9,7 @@ import numpy as np
 import numpy.typing as npt
 import pytest
 from engines import value_engine
+from few_rows import FEW_ROWS
 from settings import SETTINGS, assert_equal
 from strategies import chain, random_ensemble, random_rows, rows_as_read, symmetric_tree
 
@@ -45,7 +46,10 @@ def test_equals_the_definition(setting: str) -> None:
         rows = rows_as_read(rng, ensemble, 3)
         expected = exact(ensemble, rows)
         for kernel in KERNELS:
-            assert_equal(explain(ensemble, rows, kernel), expected, ensemble, f"({kernel}, case {case})")
+            for n_rows in (1, len(rows), FEW_ROWS + 1):  # one by one, in lanes and in blocks
+                found = explain(ensemble, np.resize(rows, (n_rows, ensemble.n_features)), kernel)
+                right = np.resize(expected, (n_rows, *expected.shape[1:]))
+                assert_equal(found, right, ensemble, f"({kernel}, case {case}, {n_rows} rows)")
 
 
 @pytest.mark.parametrize("form", ["interpolation", "coefficients"])
@@ -87,9 +91,9 @@ def test_a_chain_of_depth_1000_is_additive(features: Any) -> None:
 
 @pytest.mark.parametrize("kernel", KERNELS)
 @pytest.mark.parametrize("setting", SETTINGS)
-def test_one_row_has_the_values_it_has_among_many(setting: str, kernel: str) -> None:
-    """It is walked in a way of its own, to 1e-14 of the largest leaf value for each tree; and with the same
-    bits beside another one."""
+def test_few_rows_have_the_values_they_have_among_many(setting: str, kernel: str) -> None:
+    """They are walked in ways of their own, to 1e-14 of the largest leaf value for each tree; and with the
+    same bits beside others."""
     rng = np.random.default_rng(7)
     larger = {"n_features": 9, "n_trees": 20, "max_depth": 12, "max_leaves": 80}
     ensembles = [random_ensemble(rng, **{**larger, **SETTINGS[setting]})]
@@ -98,8 +102,10 @@ def test_one_row_has_the_values_it_has_among_many(setting: str, kernel: str) -> 
         rows = rows_as_read(rng, ensemble, 20)
         alone = np.concatenate([explain(ensemble, row[None], kernel) for row in rows])
         scale = ensemble.n_trees * np.abs(ensemble.value).max()
-        assert np.abs(alone - explain(ensemble, rows, kernel)).max() <= 1e-14 * scale
-        assert explain(ensemble, rows[5:7], kernel).tobytes() == alone[5:7].tobytes()
+        many, few = explain(ensemble, rows, kernel), explain(ensemble, rows[:FEW_ROWS], kernel)
+        assert np.abs(alone - many).max() <= 1e-14 * scale
+        assert np.abs(few - many[:FEW_ROWS]).max() <= 1e-14 * scale
+        assert explain(ensemble, rows[2:FEW_ROWS], kernel).tobytes() == few[2:].tobytes()
 
 
 #: At the ends of words, of what a register holds (256, 512), of what is kept as bits (2^20), of what float32

@@ -159,12 +159,14 @@ class UserRows:
     def slices(self, *, beside: int = 0) -> Iterator[slice]:
         """All rows in slices that fit into memory next to what is there already.
 
-        A row is so many numbers as the model has columns, or as the caller keeps ``beside`` it.
+        A row is so many numbers as the model has columns, or as the caller keeps ``beside`` it. Slices are
+        of equal size: a few rows at the end would be added up in another order than the others.
         """
-        step = max(_MIN_SLICE_ROWS, _SLICE_BYTES // (8 * max(1, self.n_columns, beside)))
+        most = max(_MIN_SLICE_ROWS, _SLICE_BYTES // (8 * max(1, self.n_columns, beside)))
         n_rows = self.rows.n_rows
-        for start in range(0, n_rows, step):
-            yield slice(start, min(start + step, n_rows))
+        n_slices = -(-n_rows // most)
+        for i in range(n_slices):
+            yield slice(n_rows * i // n_slices, n_rows * (i + 1) // n_slices)
 
 
 def _without_others(X: Any, table: Any, row_format: RowFormat) -> tuple[Any, Any]:
