@@ -93,11 +93,13 @@ class OpenChunk {
             return std::transform_reduce(trees_.begin(), trees_.end(), std::size_t{0}, std::plus<>(), size_of);
         };
         number_conditions();
+        number_players();
         forest_.columns.shrink_to_fit();
         forest_.players.shrink_to_fit();
         forest_.trees.reserve(trees_.size());
         forest_.splits.reserve(total([](const auto& tree) { return tree.splits.size(); }));
         forest_.steps.reserve(total([](const auto& tree) { return tree.steps.size(); }));
+        forest_.walks.reserve(total([](const auto& tree) { return tree.walks.size(); }));
         forest_.repeats.reserve(total([](const auto& tree) {
             return static_cast<std::size_t>(std::count_if(tree.splits.begin(), tree.splits.end(),
                                                           [](const auto& split) { return split.is_repeated; }));
@@ -115,8 +117,13 @@ class OpenChunk {
         tree.first_repeat = static_cast<std::int32_t>(forest_.repeats.size());
         for (const auto& split : from.splits) pack(split);
         tree.n_repeats = static_cast<std::int32_t>(forest_.repeats.size()) - tree.first_repeat;
-        tree.first_step = append(from.steps, forest_.steps).data();
-        tree.n_steps = static_cast<std::int32_t>(from.steps.size());
+        tree.first_walk = append(from.walks, forest_.walks).data();
+        tree.n_walks = static_cast<std::int32_t>(from.walks.size());
+        const Step* step = append(from.steps, forest_.steps).data();
+        for (auto& walk : std::span(forest_.walks).last(from.walks.size())) {
+            walk.first_step = step;
+            step += walk.n_steps;
+        }
         if (!from.lookup) return;
         Lookup& lookup = forest_.lookups.emplace_back(*from.lookup);
         for (std::int32_t i = 0; i < lookup.n_conditions; ++i)
@@ -137,6 +144,23 @@ class OpenChunk {
         if (split.is_repeated)
             forest_.repeats.push_back(
                 {split.absent_above, split.number, split.above < 0 ? 0 : 2 * split.number - split.above, split.player});
+    }
+
+    // In their order: values of most chunks then lie side by side, in one run.
+    void number_players() {
+        std::vector<std::int32_t> appeared = forest_.players;
+        std::sort(forest_.players.begin(), forest_.players.end());
+        for (auto& player : appeared)
+            player = static_cast<std::int32_t>(
+                std::lower_bound(forest_.players.begin(), forest_.players.end(), player) - forest_.players.begin());
+        for (auto& tree : trees_) {
+            for (auto& split : tree.splits) split.player = appeared[at(split.player)];
+            if (!tree.lookup) continue;
+            for (std::int32_t i = 0; i < tree.lookup->n_players; ++i) {
+                auto& player = tree.lookup->player[at(i)];
+                player = appeared[at(player)];
+            }
+        }
     }
 
     // Gives every condition of the chunk its number.

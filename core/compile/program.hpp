@@ -130,17 +130,17 @@ struct Lookup {
 // Its lists lie in a Forest: there may be millions of trees, each so small that lists of its own would be most of it.
 struct Tree {
     const PackedSplit* first_split = nullptr;
-    const Step* first_step = nullptr;
+    const Walk* first_walk = nullptr;
     const Repeat* chunk_repeats = nullptr;  // of all trees of the chunk
     const Lookup* lookup = nullptr;         // null: rows are walked
-    std::int32_t n_splits = 0, n_steps = 0;
+    std::int32_t n_splits = 0, n_walks = 0;
     std::int32_t first_repeat = 0, n_repeats = 0;
-    std::int32_t n_points = 0;
+    std::int32_t n_points = 0;  // that the path of most players needs
     std::int32_t n_levels = 0;
 
     bool is_lookup() const { return lookup != nullptr; }
     std::span<const PackedSplit> splits() const { return {first_split, at(n_splits)}; }  // from the top down
-    std::span<const Step> steps() const { return {first_step, at(n_steps)}; }
+    std::span<const Walk> walks() const { return {first_walk, at(n_walks)}; }
     std::span<const Repeat> repeats() const { return {chunk_repeats + first_repeat, at(n_repeats)}; }
 
     std::int32_t child(std::int32_t i, std::size_t side) const {
@@ -171,6 +171,7 @@ struct Forest {
     std::vector<Tree> trees;
     std::vector<PackedSplit> splits;
     std::vector<Step> steps;
+    std::vector<Walk> walks;
     std::vector<Repeat> repeats;
     std::vector<Lookup> lookups;
     std::vector<std::int32_t> outcomes;  // the leaf of each, where there is a lookup

@@ -5,8 +5,12 @@
 #pragma once
 
 #include <cstdint>
+#include <span>
 
 namespace linear_treeshap {
+
+// Points at which a block of rows walks a tree at once, at most.
+inline constexpr int kMaxBlockPoints = 8;
 
 // What is below a split: anything, two leaves, or a clean bottom of two or three levels of splits at most, whose
 // players have none above, there or in it.
@@ -56,6 +60,16 @@ struct Step {
     std::uint8_t side;  // which child of its parent the split is: 0, rare; 1, common
     // Levels are counted on the way: what comes after a carry is one further down, until a step returns to its split.
     bool returns;
+    bool is_beside_nothing;  // where it might be beside a leaf, this is another walk's, or a split that only those meet
+};
+
+// Leaves of a tree that are walked to together (walks.hpp).
+struct Walk {
+    const Step* first_step;
+    std::int32_t n_steps;
+    std::int32_t n_points;
+
+    std::span<const Step> steps() const { return {first_step, static_cast<std::size_t>(n_steps)}; }
 };
 
 }  // namespace linear_treeshap

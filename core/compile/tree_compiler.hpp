@@ -17,6 +17,7 @@
 
 #include "compile/parts.hpp"
 #include "compile/program.hpp"
+#include "compile/walks.hpp"
 #include "model/ensemble.hpp"
 
 namespace linear_treeshap {
@@ -39,6 +40,9 @@ inline double round_down(double threshold) {
     return std::nextafter(rounded, -std::numeric_limits<float>::infinity());
 }
 
+// One walk for all leaves of a tree that needs no more points is as good as any.
+inline constexpr int kMostPointsOfOneWalk = 4;
+
 using RuleOf = std::function<const Rule&(int n_players_on_path)>;
 
 // A split before it is packed, and its condition before that has a number.
@@ -58,6 +62,7 @@ struct CompiledTree {
     Tree tree;
     std::vector<CompiledSplit> splits;  // from the top down
     std::vector<Step> steps;
+    std::vector<Walk> walks;
     std::optional<Lookup> lookup;         // its conditions are splits that ask them
     std::vector<std::int32_t> outcomes;   // the leaf of each, if there is a lookup
     std::vector<std::int64_t> leaf_node;  // in the ensemble; -1: its value is another part's
@@ -82,7 +87,8 @@ class TreeCompiler {
         if (out_.splits.empty()) return std::move(out_);
         find_players_above();
         find_bottoms();
-        plan_steps();
+        find_walks();
+        for (const auto& walk : walks_) plan_steps(walk);
         find_lookup();
         arrange(out_);
         return std::move(out_);
@@ -145,7 +151,8 @@ class TreeCompiler {
         };
         std::vector<std::int32_t> last_edge(players_.global.size(), -1);  // by player
         std::vector<Visit> pending{{0, true}};
-        int n_on_path = 0, most = 0;
+        most_players_.resize(out_.splits.size());
+        int n_on_path = 0;
         // A split is visited on the way down, between its children, and on the way up: `edge` says
         // which of its edges the path takes.
         while (!pending.empty()) {
@@ -157,7 +164,7 @@ class TreeCompiler {
                 split.above = last;
                 split.absent_above = absent_weight(last);
                 if (last < 0) ++n_on_path;
-                most = std::max(most, n_on_path);
+                most_players_[static_cast<std::size_t>(at)] = n_on_path;
                 last = 2 * at;
                 pending.push_back({at, false});
                 if (split.child[0] >= 0) pending.push_back({split.child[0], true});
@@ -170,7 +177,11 @@ class TreeCompiler {
                 if (last < 0) --n_on_path;
             }
         }
-        const Rule& rule = rule_of_(most);
+        for (std::size_t i = out_.splits.size(); i-- > 0;)
+            for (const auto child : out_.splits[i].child)
+                if (child >= 0)
+                    most_players_[i] = std::max(most_players_[i], most_players_[static_cast<std::size_t>(child)]);
+        const Rule& rule = rule_of_(most_players_[0]);
         out_.tree.n_points = rule.n_points();
         // Differences would do for the edges of new players, if the rule allows.
         is_exact_ = rule.differences_lose_digits();
@@ -220,9 +231,33 @@ class TreeCompiler {
         return split.below == Below::two ? Bottom::two : Bottom::three;
     }
 
+    // A leaf beside a split goes with the first walk that meets it, whose paths are as long at least.
+    void find_walks() {
+        classes_.assign(out_.splits.size(), ~PathClasses{0});
+        walks_ = {{~PathClasses{0}, 0, out_.tree.n_points}};
+        if (out_.tree.n_points <= kMostPointsOfOneWalk) return;
+        const ClassesOfPaths class_of(most_players_[0]);
+        for (std::size_t i = out_.splits.size(); i-- > 0;) {
+            const bool is_bottom = bottom_at(static_cast<std::int32_t>(i)).has_value();
+            PathClasses below = 0;
+            for (const auto child : out_.splits[i].child)
+                if (child >= 0) {
+                    auto& classes = classes_[static_cast<std::size_t>(child)];
+                    below |= classes;
+                    if (is_bottom) classes = 0;  // no step speaks of it
+                }
+            classes_[i] = is_bottom ? PathClasses{1} << class_of(most_players_[i]) : below;
+        }
+        walks_ = plan_walks(classes_, class_of, [&](int n_players) { return rule_of_(n_players).n_points(); });
+    }
+    bool meets(const PlannedWalk& walk, std::int32_t child) const {
+        return child >= 0 && (classes_[static_cast<std::size_t>(child)] & walk.classes) != 0;
+    }
+
     // Depth-first, rare sides first; but of the children of a new player's split, bottoms come last: they take C over
     // the edge by themselves, and the last of them closes the split.
-    void plan_steps() {
+    void plan_steps(const PlannedWalk& walk) {
+        const std::size_t first_step = out_.steps.size();
         struct Visit {
             std::int32_t split, level;
             std::uint8_t side;
@@ -232,7 +267,7 @@ class TreeCompiler {
         while (!pending.empty()) {
             const auto [number, level, side, next] = pending.back();
             const CompiledSplit& split = out_.splits[static_cast<std::size_t>(number)];
-            const Step step{number, 0, side, false};
+            const Step step{number, 0, side, false, false};
             out_.tree.n_levels = std::max(out_.tree.n_levels, level + 1);
             if (const auto bottom = bottom_at(number)) {
                 add(step, bottom_op(*bottom, Place::alone));
@@ -240,13 +275,13 @@ class TreeCompiler {
                 continue;
             }
             const auto has_step = [&](std::int32_t child) {
-                return child >= 0 && (split.is_repeated || !bottom_at(child));
+                return meets(walk, child) && (split.is_repeated || !bottom_at(child));
             };
             const bool rare = has_step(split.child_at(0)), common = has_step(split.child_at(1));
             if (next == 0 && (rare || common))
                 add(step, carry_op(split.is_repeated, !common ? Sides::rare : !rare ? Sides::common : Sides::both));
             if (next == 2) {
-                finish({number, 0, side, rare || common}, split);
+                finish(walk, {number, 0, side, rare || common, false}, split);
                 pending.pop_back();
                 continue;
             }
@@ -255,19 +290,27 @@ class TreeCompiler {
                 pending.push_back(
                     {split.child_at(static_cast<std::size_t>(next)), level + 1, static_cast<std::uint8_t>(next), 0});
         }
+        out_.walks.push_back({nullptr, static_cast<std::int32_t>(out_.steps.size() - first_step), walk.n_points});
     }
-    void finish(const Step& step, const CompiledSplit& split) {
+    void finish(const PlannedWalk& walk, Step step, const CompiledSplit& split) {
         const auto rare = split.child_at(0), common = split.child_at(1);
-        const auto rare_bottom = split.is_repeated ? std::nullopt : bottom_at(rare);
-        const auto common_bottom = split.is_repeated ? std::nullopt : bottom_at(common);
+        const bool has_rare = meets(walk, rare), has_common = meets(walk, common);
+        const auto bottom_below = [&](std::int32_t child) {
+            return split.is_repeated || !meets(walk, child) ? std::nullopt : bottom_at(child);
+        };
+        const auto rare_bottom = bottom_below(rare), common_bottom = bottom_below(common);
+        if (!has_rare || !has_common) {
+            const bool was_met = (classes_[static_cast<std::size_t>(split.number)] & walk.earlier) != 0;
+            step.is_beside_nothing = was_met || (has_rare ? common : rare) >= 0;
+        }
         if (!rare_bottom && !common_bottom)
-            add(step, close_op(split.is_repeated, rare < 0 ? Leaf::rare : common < 0 ? Leaf::common : Leaf::none));
+            add(step, close_op(split.is_repeated, !has_rare ? Leaf::rare : !has_common ? Leaf::common : Leaf::none));
         if (rare_bottom)
             add(step, bottom_op(*rare_bottom, common_bottom ? Place::rare_first
-                                              : common < 0  ? Place::rare_beside_leaf
+                                              : !has_common ? Place::rare_beside_leaf
                                                             : Place::rare_closing));
         if (common_bottom)
-            add(step, bottom_op(*common_bottom, rare < 0 ? Place::common_beside_leaf : Place::common_closing));
+            add(step, bottom_op(*common_bottom, has_rare ? Place::common_closing : Place::common_beside_leaf));
     }
     void add(Step step, Op op) {
         step.op = op;
@@ -314,6 +357,9 @@ class TreeCompiler {
     const RuleOf& rule_of_;
     CompiledTree out_;
     bool is_exact_ = false;
+    std::vector<int> most_players_;     // on a path through each split
+    std::vector<PathClasses> classes_;  // of paths through each split
+    std::vector<PlannedWalk> walks_;
 };
 
 }  // namespace linear_treeshap

@@ -253,11 +253,11 @@ class BlockWalk {
         return at(n_levels + 1) * at(2 * n_outputs) * at((n_rows + kLanes - 1) / kLanes) * kVector;
     }
 
-    void run() const {
+    void run(std::span<const Step> steps) const {
         for (int v = 0; v < n_vectors_; ++v)
             for (int k = 0; k < K; ++k) store(c_at(-1, 0) + place(v, k), broadcast(p_.weight[at(k)]));
         std::int32_t level = 0;
-        for (const auto& step : tree_.steps()) {
+        for (const auto& step : steps) {
             level -= step.returns;
             (this->*kActions[step.op])(step, level);
             level += is_carry(step.op);
@@ -281,6 +281,10 @@ class BlockWalk {
     double* c_of(const Step& step, std::int32_t level) const { return c_at(level - 1, step.side); }
     double* g_of(const Step& step, std::int32_t level, int output) const { return g_at(level - 1, step.side, output); }
     double value_of(std::int32_t child, int output) const { return values_[at(~child) * at(n_outputs_) + at(output)]; }
+    // Of the leaf on one side of a step's split, if it is this walk's.
+    double value_beside(const Step& step, std::size_t side, int output) const {
+        return step.is_beside_nothing ? 0.0 : value_of(split_of(step).child[side], output);
+    }
     double* phi_of(std::int32_t player, int output) const {
         return rows_.phi + (at(output) * rows_.n_players + at(player)) * rows_.stride + at(rows_.first);
     }
@@ -327,7 +331,7 @@ class BlockWalk {
         const double* const c = c_of(step, level);
         for (int output = 0; output < n_outputs_; ++output) {
             const Vec leaf =
-                broadcast(kLeaf == Leaf::none ? 0.0 : value_of(split.child[kLeaf == Leaf::rare ? 0 : 1], output));
+                broadcast(kLeaf == Leaf::none ? 0.0 : value_beside(step, kLeaf == Leaf::rare ? 0 : 1, output));
             const double *const g_rare = g_at(level, 0, output), *const g_common = g_at(level, 1, output);
             double *const g = g_of(step, level, output), *const phi = phi_of(Met::player_of(tree_, split), output);
             for (int v = 0; v < n_vectors_; ++v) {
@@ -368,7 +372,7 @@ class BlockWalk {
         const double* const c = c_of(step, level);
         for (int output = 0; output < n_outputs_; ++output) {
             const Bottom bottom(*this, members, output);
-            const Vec leaf = broadcast(is_beside_leaf ? value_of(split.child[is_rare ? 1 : 0], output) : 0.0);
+            const Vec leaf = broadcast(is_beside_leaf ? value_beside(step, is_rare ? 1 : 0, output) : 0.0);
             const double* const sibling = g_at(level, is_rare ? 1 : 0, output);
             double* const g = has_edge && !is_closing ? g_at(level, 0, output) : g_of(step, level, output);
             double* const phi = is_closing ? phi_of(split.who, output) : nullptr;

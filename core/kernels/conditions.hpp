@@ -24,10 +24,14 @@ LTS_INLINE void fetch(std::span<const T> list) {
 
 // The columns the chunk reads, transposed; rows beyond the last are zeros that nobody looks at.
 template <class Number>
-void transpose_block(const Program& program, const Chunk& chunk, const Number* rows, std::size_t n_rows, Number* x) {
+[[gnu::noinline]] void transpose_block(const Program& program, const Chunk& chunk, const Number* rows,
+                                       std::size_t n_rows, Number* x) {
     if (n_rows < kBlockRows) std::fill_n(x, chunk.columns.size() * kBlockRows, Number(0));
-    for (std::size_t r = 0; r < n_rows; ++r, rows += program.n_columns)
-        for (std::size_t c = 0; c < chunk.columns.size(); ++c) x[c * kBlockRows + r] = rows[chunk.columns[c]];
+    const std::size_t n_columns = at(program.n_columns);
+    for (const auto column : chunk.columns) {
+        for (std::size_t r = 0; r < n_rows; ++r) x[r] = rows[r * n_columns + at(column)];
+        x += kBlockRows;
+    }
 }
 
 template <int kRows, class Number>

@@ -30,9 +30,6 @@ struct Kernel {
     std::size_t most_one_by_one, most_one_by_one_of_many_points;
 };
 
-// Points at which a block of rows walks a tree at once, at most.
-inline constexpr int kMaxBlockPoints = 8;
-
 // The kernels that this machine can run, the best first.
 std::span<const Kernel* const> kernels();
 

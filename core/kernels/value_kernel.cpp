@@ -21,26 +21,26 @@ namespace {
 // For every condition of a chunk, which rows of a walk's blocks go left: left[condition][block]. After the last comes
 // what nobody asks: no row says yes.
 template <int kRows, class Number>
-void answer(const Program& program, const Conditions& conditions, const Number* x, std::size_t block_numbers,
-            std::size_t n_blocks, std::uint64_t* left) {
-    const double* const thresholds = conditions.thresholds.data();
-    for (std::size_t b = 0; b < n_blocks; ++b, x += block_numbers, ++left) {
-        std::size_t i = 0;
-        const auto compare = [&](const Number* column, std::size_t end, auto missing_left) LTS_INLINED {
-            for (; i < end; ++i)
-                left[i * n_blocks] = at_most<kRows>(column, static_cast<Number>(thresholds[i]), missing_left);
-        };
-        for (const auto& column : conditions.columns) {
-            const Number* const numbers = x + at(column.feature) * kBlockRows;
-            column.missing_left ? compare(numbers, column.end, std::true_type())
-                                : compare(numbers, column.end, std::false_type());
+[[gnu::noinline]] void answer(const Program& program, const Conditions& conditions, const Number* x,
+                              std::size_t block_numbers, std::size_t n_blocks, std::uint64_t* left) {
+    std::size_t i = 0;
+    const auto compare = [&](const Number* column, std::size_t end, auto missing_left) LTS_INLINED {
+        for (; i < end; ++i) {
+            const auto threshold = static_cast<Number>(conditions.thresholds[i]);
+            for (std::size_t b = 0; b < n_blocks; ++b)
+                *left++ = at_most<kRows>(column + b * block_numbers, threshold, missing_left);
         }
-        for (const auto& question : conditions.categories)
-            left[i++ * n_blocks] =
-                in_set<kRows>(x + at(question.feature) * kBlockRows, program.category_sets[at(question.category_set)],
-                              question.missing_left);
-        left[i * n_blocks] = 0;
+    };
+    for (const auto& column : conditions.columns) {
+        const Number* const numbers = x + at(column.feature) * kBlockRows;
+        column.missing_left ? compare(numbers, column.end, std::true_type())
+                            : compare(numbers, column.end, std::false_type());
     }
+    for (const auto& question : conditions.categories)
+        for (std::size_t b = 0; b < n_blocks; ++b)
+            *left++ = in_set<kRows>(x + b * block_numbers + at(question.feature) * kBlockRows,
+                                    program.category_sets[at(question.category_set)], question.missing_left);
+    std::fill_n(left, n_blocks, 0);
 }
 
 // For every repeat of a tree, which rows satisfy its player's edges above.
@@ -71,25 +71,29 @@ void find_satisfied_above(const Tree& tree, const std::uint64_t* left, std::size
 constexpr std::size_t kMaxStackDoubles = std::size_t{1} << 17;
 
 void walk(const Program& program, const Chunk& chunk, const Tree& tree, const BlockRows& rows, Workspace& work) {
-    const Rule& rule = program.rules.at(tree.n_points);
     const auto size = [&](int n_points, int n) {
         return at(n_points) * BlockWalk<1>::stack_doubles(tree.n_levels, chunk.n_outputs, n);
     };
     const int most_points = size(kMaxBlockPoints, 2 * kLanes) > kMaxStackDoubles ? 1 : kMaxBlockPoints;
-    const int n_tiles = (tree.n_points + most_points - 1) / most_points;
-    for (int tile = 0; tile < n_tiles; ++tile) {
-        const int first = tree.n_points * tile / n_tiles, n_points = tree.n_points * (tile + 1) / n_tiles - first;
+    const auto walk_at = [&](const Walk& walk, int first, int n_points) {
         with_block_points(n_points, [&]<int K>() {
-            const BlockPoints<K> points(rule, first, n_points);
+            const BlockPoints<K> points(program.rules.at(walk.n_points), first, n_points);
             int at_once = rows.n_blocks * kBlockRows;
             while (at_once > 2 * kLanes && size(K, at_once) > kMaxStackDoubles) at_once /= 2;
             double* const stack = work.stack.reserve(size(K, at_once));
             BlockRows some = rows;
             for (some.first = 0; some.first < rows.n_rows; some.first += at_once) {
                 some.n_rows = std::min(at_once, rows.n_rows - some.first);
-                BlockWalk<K>(chunk, tree, points, some, stack).run();
+                BlockWalk<K>(chunk, tree, points, some, stack).run(walk.steps());
             }
         });
+    };
+    for (const auto& walk : tree.walks()) {
+        const int n_tiles = (walk.n_points + most_points - 1) / most_points;
+        for (int tile = 0; tile < n_tiles; ++tile) {
+            const int first = walk.n_points * tile / n_tiles;
+            walk_at(walk, first, walk.n_points * (tile + 1) / n_tiles - first);
+        }
     }
 }
 
@@ -142,15 +146,33 @@ void look_up_block(const Chunk& chunk, const Tree& tree, const double* table, co
 
 // ---- a chunk of trees -----------------------------------------------------------------------------
 
-void add_to_values(const Program& program, const Chunk& chunk, const double* phi, std::size_t stride,
-                   std::size_t n_rows, double* values) {
-    const auto row_doubles = at(program.n_players) * at(program.n_outputs);
-    for (std::size_t o = 0; o < at(chunk.n_outputs); ++o)
-        for (const auto player : chunk.players) {
-            double* to = values + at(player) * at(program.n_outputs) + at(chunk.output) + o;
-            for (std::size_t r = 0; r < n_rows; ++r, to += row_doubles) *to += phi[r];
-            phi += stride;
+// The same player's values lie side by side in φ, and far from each other where they go: what as many rows as a vector
+// holds are given is turned round in between.
+[[gnu::noinline]] void add_to_values(const Program& program, const Chunk& chunk, const double* phi, std::size_t stride,
+                                     std::size_t n_rows, Workspace& work, double* values) {
+    constexpr auto kTurned = at(kLanes);  // rows
+    const auto row_doubles = at(program.n_players) * at(program.n_outputs), n_outputs = at(chunk.n_outputs);
+    const std::size_t n = chunk.players.size() * n_outputs, n_padded = (n + kTurned - 1) / kTurned * kTurned;
+    double* const turned = work.values.reserve(kTurned * n_padded);
+    const auto first_player = chunk.players.front();
+    const bool is_one_run = program.n_outputs == 1 && at(chunk.players.back() - first_player) == n - 1;
+    for (std::size_t first = 0; first < n_rows; first += kTurned) {
+        for (std::size_t i = 0; i < n; i += kTurned) {
+            Square square;
+            for (std::size_t l = 0; l < kTurned; ++l) square[l] = load(phi + std::min(i + l, n - 1) * stride + first);
+            transpose(square);
+            for (std::size_t l = 0; l < kTurned; ++l) store(turned + l * n_padded + i, square[l]);
         }
+        for (std::size_t r = 0; r < std::min(kTurned, n_rows - first); ++r) {
+            const double* from = turned + r * n_padded;
+            double* const to = values + (first + r) * row_doubles + at(chunk.output);
+            if (is_one_run)
+                for (std::size_t i = 0; i < n; ++i) to[at(first_player) + i] += from[i];
+            else
+                for (std::size_t o = 0; o < n_outputs; ++o)
+                    for (const auto player : chunk.players) to[at(player) * at(program.n_outputs) + o] += *from++;
+        }
+    }
 }
 
 // A chunk of trees and some rows, kRows of every block.
@@ -210,14 +232,14 @@ class RowsInChunk {
                 tables += tree.lookup->table_doubles(chunk_.n_outputs);
             } else {
                 fetch(tree.splits());
-                fetch(tree.steps());
+                for (const auto& walk : tree.walks()) fetch(walk.steps());
                 std::uint64_t* const satisfied = work_.satisfied.reserve(at(tree.n_repeats) * n);
                 find_satisfied_above(tree, left, n, satisfied);
                 walk(program_, chunk_, tree,
                      {left, satisfied, static_cast<int>(n), 0, static_cast<int>(n_rows), phi, stride, n_players},
                      work_);
             }
-        add_to_values(program_, chunk_, phi, stride, n_rows, values);
+        add_to_values(program_, chunk_, phi, stride, n_rows, work_, values);
     }
 
     const Program& program_;
@@ -230,8 +252,8 @@ class RowsInChunk {
 template <class Function>
 void with_rows(const Program& program, const RowsView& rows, const Function& function) {
     const auto with = [&]<class Number>() {
-        rows.n_rows <= kLanes ? function.template operator()<kLanes, Number>()
-                              : function.template operator()<kBlockRows, Number>();
+        rows.n_rows <= kBlockRows / 2 ? function.template operator()<kBlockRows / 2, Number>()
+                                      : function.template operator()<kBlockRows, Number>();
     };
     program.is_float32 ? with.template operator()<float>() : with.template operator()<double>();
 }

@@ -52,6 +52,30 @@ def test_equals_the_definition(setting: str) -> None:
                 assert_equal(found, right, ensemble, f"({kernel}, case {case}, {n_rows} rows)")
 
 
+@pytest.mark.parametrize("setting", [{}, {"n_outputs": 3, "vector_leaves": True}, {"zero_cover": True}])
+def test_leaves_that_are_walked_to_apart_equal_the_definition(setting: dict[str, Any]) -> None:
+    """Where some paths have a few players and others thirty, blocks of rows walk a tree more than once."""
+    rng = np.random.default_rng(11)
+    for case in range(8):
+        ensemble = random_ensemble(rng, n_features=40, n_trees=1, max_depth=40, max_leaves=150, **setting)
+        rows = rows_as_read(rng, ensemble, 2)
+        right = np.resize(exact(ensemble, rows), (FEW_ROWS + 1, ensemble.n_features, ensemble.n_outputs))
+        for kernel in KERNELS:
+            found = explain(ensemble, np.resize(rows, (FEW_ROWS + 1, ensemble.n_features)), kernel)
+            assert_equal(found, right, ensemble, f"({kernel}, case {case})")
+
+
+@pytest.mark.parametrize("kernel", KERNELS)
+def test_parts_of_a_large_tree_are_walked_to_apart(kernel: str) -> None:
+    """Where another part begins is a leaf of no value, whatever walk meets it; few rows walk but once."""
+    rng = np.random.default_rng(12)
+    ensemble = random_ensemble(rng, n_features=40, n_trees=1, max_depth=60, max_leaves=40_000)
+    assert ensemble.n_leaves > 8_192
+    rows = random_rows(rng, ensemble, FEW_ROWS + 1)
+    alone = np.concatenate([explain(ensemble, row[None], kernel) for row in rows])
+    assert np.abs(explain(ensemble, rows, kernel) - alone).max() <= 1e-14 * np.abs(ensemble.value).max()
+
+
 @pytest.mark.parametrize("form", ["interpolation", "coefficients"])
 def test_equals_the_papers_algorithm(form: Any) -> None:
     """The engine runs the paper's theorem at other points, so it must give the paper's numbers."""
