@@ -160,7 +160,7 @@ void arrange(CompiledTree& tree) {
         if (split.above >= 0) split.above = 2 * number[at(split.above / 2)] + split.above % 2;
     }
     tree.splits = std::move(splits);
-    for (auto& step : tree.steps) step.split = number[at(step.split)];
+    for (auto& step : tree.steps) step.set_split(number[at(step.split)]);
     if (tree.lookup)
         for (std::int32_t i = 0; i < tree.lookup->n_conditions; ++i) {
             auto& split = tree.lookup->condition[at(i)];  // that asks it

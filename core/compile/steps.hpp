@@ -55,13 +55,18 @@ inline constexpr int kOps = 12 + kPlaces * kBottoms;
 inline constexpr bool is_carry(Op op) { return op < 6; }
 
 struct Step {
-    std::int32_t split;  // whose C is at hand
-    Op op;
-    std::uint8_t side;  // which child of its parent the split is: 0, rare; 1, common
+    std::uint32_t split : 23;  // whose C is at hand
+    std::uint32_t op : 6;
+    std::uint32_t side : 1;  // which child of its parent the split is: 0, rare; 1, common
     // Levels are counted on the way: what comes after a carry is one further down, until a step returns to its split.
-    bool returns;
-    bool is_beside_nothing;  // where it might be beside a leaf, this is another walk's, or a split that only those meet
+    std::uint32_t returns : 1;
+    // Where it might be beside a leaf, this is another walk's, or a split that only those meet.
+    std::uint32_t is_beside_nothing : 1;
+
+    void set_split(std::int32_t number) { split = static_cast<std::uint32_t>(number) & kMaxSplit; }
+    static constexpr std::uint32_t kMaxSplit = (1U << 23) - 1;
 };
+static_assert(sizeof(Step) == 4 && kOps <= 64);
 
 // Leaves of a tree that are walked to together (walks.hpp).
 struct Walk {

@@ -10,6 +10,7 @@
 #include <limits>
 #include <map>
 #include <optional>
+#include <stdexcept>
 #include <tuple>
 #include <unordered_map>
 #include <utility>
@@ -85,6 +86,8 @@ class TreeCompiler {
     CompiledTree run() {
         number_splits();
         if (out_.splits.empty()) return std::move(out_);
+        if (out_.splits.size() > Step::kMaxSplit)
+            throw std::length_error("a tree has more splits than can be numbered");
         find_players_above();
         find_bottoms();
         find_walks();
@@ -254,6 +257,12 @@ class TreeCompiler {
         return child >= 0 && (classes_[static_cast<std::size_t>(child)] & walk.classes) != 0;
     }
 
+    struct PlannedStep {  // as Step's
+        std::int32_t split;
+        std::uint8_t side;
+        bool returns = false, is_beside_nothing = false;
+    };
+
     // Depth-first, rare sides first; but of the children of a new player's split, bottoms come last: they take C over
     // the edge by themselves, and the last of them closes the split.
     void plan_steps(const PlannedWalk& walk) {
@@ -267,10 +276,9 @@ class TreeCompiler {
         while (!pending.empty()) {
             const auto [number, level, side, next] = pending.back();
             const CompiledSplit& split = out_.splits[static_cast<std::size_t>(number)];
-            const Step step{number, 0, side, false, false};
             out_.tree.n_levels = std::max(out_.tree.n_levels, level + 1);
             if (const auto bottom = bottom_at(number)) {
-                add(step, bottom_op(*bottom, Place::alone));
+                add({number, side}, bottom_op(*bottom, Place::alone));
                 pending.pop_back();
                 continue;
             }
@@ -279,9 +287,11 @@ class TreeCompiler {
             };
             const bool rare = has_step(split.child_at(0)), common = has_step(split.child_at(1));
             if (next == 0 && (rare || common))
-                add(step, carry_op(split.is_repeated, !common ? Sides::rare : !rare ? Sides::common : Sides::both));
+                add({number, side}, carry_op(split.is_repeated, !common ? Sides::rare
+                                                                : !rare ? Sides::common
+                                                                        : Sides::both));
             if (next == 2) {
-                finish(walk, {number, 0, side, rare || common, false}, split);
+                finish(walk, {number, side, rare || common}, split);
                 pending.pop_back();
                 continue;
             }
@@ -292,7 +302,7 @@ class TreeCompiler {
         }
         out_.walks.push_back({nullptr, static_cast<std::int32_t>(out_.steps.size() - first_step), walk.n_points});
     }
-    void finish(const PlannedWalk& walk, Step step, const CompiledSplit& split) {
+    void finish(const PlannedWalk& walk, PlannedStep step, const CompiledSplit& split) {
         const auto rare = split.child_at(0), common = split.child_at(1);
         const bool has_rare = meets(walk, rare), has_common = meets(walk, common);
         const auto bottom_below = [&](std::int32_t child) {
@@ -312,9 +322,10 @@ class TreeCompiler {
         if (common_bottom)
             add(step, bottom_op(*common_bottom, has_rare ? Place::common_closing : Place::common_beside_leaf));
     }
-    void add(Step step, Op op) {
-        step.op = op;
-        out_.steps.push_back(step);
+    void add(const PlannedStep& step, Op op) {
+        Step out{0, op & 63U, step.side & 1U, step.returns, step.is_beside_nothing};
+        out.set_split(step.split);
+        out_.steps.push_back(out);
     }
 
     // Few distinct conditions and many leaves: one table for the whole tree.
