@@ -21,6 +21,7 @@
 //   Bytes                            one for each of 64 rows, zero at first: add(rows, bits) sets bits that are not
 //                                    yet set in the rows whose bit is, store(to)
 //   at_most<kRows>(x, t, missing)    bit r: is x[r] <= t, or missing and `missing`? float and double
+//   put_at_most<kRows>(…, to)        writes these bits
 //   in_words<kRows>(x, s, missing)   bit r: is x[r], cut to an integer, a member of s, SetWords of at most
 //                                    kMaxSetWords words of a bitset? Numbers that are no code are in no set
 //   add_player(sets, rows, p, to)    to[r] is sets[r], up to 32 players in a word, and p as well if bit r is set

@@ -28,7 +28,7 @@ template <int kRows, class Number>
         for (; i < end; ++i) {
             const auto threshold = static_cast<Number>(conditions.thresholds[i]);
             for (std::size_t b = 0; b < n_blocks; ++b)
-                *left++ = at_most<kRows>(column + b * block_numbers, threshold, missing_left);
+                put_at_most<kRows>(column + b * block_numbers, threshold, missing_left, left++);
         }
     };
     for (const auto& column : conditions.columns) {

@@ -180,6 +180,11 @@ inline std::uint64_t at_most(const double* x, double threshold, bool missing_lef
     return bits;
 }
 
+template <int kRows, class Number>
+inline void put_at_most(const Number* x, Number threshold, bool missing_left, std::uint64_t* to) {
+    *to = at_most<kRows>(x, threshold, missing_left);
+}
+
 // One permutation finds every row's word.
 inline constexpr std::size_t kMaxSetWords = 8;
 struct SetWords {

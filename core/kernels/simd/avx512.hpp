@@ -156,6 +156,36 @@ inline std::uint64_t at_most(const double* x, double threshold, bool missing_lef
     return bits;
 }
 
+// A mask is stored where it belongs: to put four or eight of them together takes longer than to compare.
+template <int kRows>
+inline void put_at_most(const float* x, float threshold, bool missing_left, std::uint64_t* to) {
+    if constexpr (kRows == 64) {
+        typedef __mmask16 __attribute__((may_alias)) Part;
+        const __m512 t = _mm512_set1_ps(threshold);
+        auto* const parts = reinterpret_cast<Part*>(to);
+        for (int i = 0; i < 4; ++i) {
+            const __m512 v = _mm512_load_ps(x + 16 * i);
+            parts[i] = missing_left ? _mm512_cmp_ps_mask(v, t, _CMP_NGT_UQ) : _mm512_cmp_ps_mask(v, t, _CMP_LE_OQ);
+        }
+    } else {
+        *to = at_most<kRows>(x, threshold, missing_left);
+    }
+}
+template <int kRows>
+inline void put_at_most(const double* x, double threshold, bool missing_left, std::uint64_t* to) {
+    if constexpr (kRows == 64) {
+        typedef __mmask8 __attribute__((may_alias)) Part;
+        const __m512d t = _mm512_set1_pd(threshold);
+        auto* const parts = reinterpret_cast<Part*>(to);
+        for (int i = 0; i < 8; ++i) {
+            const __m512d v = _mm512_load_pd(x + 8 * i);
+            parts[i] = missing_left ? _mm512_cmp_pd_mask(v, t, _CMP_NGT_UQ) : _mm512_cmp_pd_mask(v, t, _CMP_LE_OQ);
+        }
+    } else {
+        *to = at_most<kRows>(x, threshold, missing_left);
+    }
+}
+
 // One permutation finds every row's word.
 inline constexpr std::size_t kMaxSetWords = 16;
 struct SetWords {

@@ -144,6 +144,10 @@ inline std::uint64_t at_most(const Number* x, Number threshold, bool missing_lef
     }
     return out;
 }
+template <int kRows, class Number>
+inline void put_at_most(const Number* x, Number threshold, bool missing_left, std::uint64_t* to) {
+    *to = at_most<kRows>(x, threshold, missing_left);
+}
 
 inline constexpr std::size_t kMaxSetWords = std::numeric_limits<std::size_t>::max();
 struct SetWords {
