@@ -16,10 +16,26 @@ namespace {
 
 using namespace std::chrono_literals;
 
-// How long a thread waits to be needed, and how long the caller keeps looking before it goes to sleep, which takes
-// about as long.
+// How long a thread waits to be needed, and how long everybody keeps looking before going to sleep: to sleep and to be
+// woken takes about as long.
 constexpr auto kIdleTime = 5s;
-constexpr auto kLookingTime = 30us;
+constexpr auto kLookingTime = 50us;
+
+// Asks until something is so, for that time at most.
+template <class Condition>
+bool look(const Condition& is_so) {
+    const auto until = std::chrono::steady_clock::now() + kLookingTime;
+    while (!is_so()) {
+        if (std::chrono::steady_clock::now() > until) return false;
+        std::this_thread::yield();
+    }
+    return true;
+}
+
+// Who finds the lock taken by many, and sleeps, is woken after all of them, one by one.
+void take(std::unique_lock<std::mutex>& lock) {
+    if (!look([&] { return lock.try_lock(); })) lock.lock();
+}
 
 std::atomic<Crew*> crew_of_process{nullptr};
 
@@ -79,6 +95,9 @@ void Crew::attend(std::list<Member>::iterator me) {
     std::unique_lock lock(mutex_);
     for (;;) {
         me->is_idle = true;
+        lock.unlock();
+        look([&] { return n_wanted_ > 0; });
+        take(lock);
         const auto is_called = [&] { return !open_.empty() || me->is_sent_home; };
         const bool is_patient = is_ready && is_wanted_.wait_for(lock, kIdleTime, is_called);
         me->is_idle = false;
@@ -90,10 +109,11 @@ void Crew::attend(std::list<Member>::iterator me) {
         }
         Shift& shift = *open_.front();
         if (--shift.n_seats_ == 0) open_.pop_front();
+        --n_wanted_;
         ++shift.n_working_;
         lock.unlock();
         shift.job_();
-        lock.lock();
+        take(lock);
         if (--shift.n_working_ == 0) is_done_.notify_all();  // from here on the shift may be gone
     }
 }
@@ -119,6 +139,7 @@ Crew::Shift::Shift(Crew& crew, std::size_t n_threads, const std::function<void()
     : crew_(crew), job_(job), n_seats_(n_threads) {
     const std::lock_guard lock(crew.mutex_);
     crew.open_.push_back(this);
+    crew.n_wanted_ += n_threads;
     std::size_t n_seats = 0;
     for (const auto* shift : crew.open_) n_seats += shift->n_seats_;
     const auto is_idle = [](const Member& member) { return member.is_idle; };
@@ -139,15 +160,16 @@ Crew::Shift::~Shift() {
 }
 
 bool Crew::Shift::is_over(std::chrono::milliseconds patience) {
-    std::unique_lock lock(crew_.mutex_);
+    std::unique_lock lock(crew_.mutex_, std::defer_lock);
+    take(lock);
     if (n_seats_ > 0) {
         crew_.open_.remove(this);
+        crew_.n_wanted_ -= n_seats_;
         n_seats_ = 0;
     }
     lock.unlock();
-    const auto until = std::chrono::steady_clock::now() + kLookingTime;
-    while (n_working_ > 0 && std::chrono::steady_clock::now() < until) std::this_thread::yield();
-    lock.lock();
+    look([&] { return n_working_ == 0; });
+    take(lock);
     return crew_.is_done_.wait_for(lock, patience, [&] { return n_working_ == 0; });
 }
 

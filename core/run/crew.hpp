@@ -53,7 +53,8 @@ class Crew {
 
     std::mutex mutex_;  // of all that follows, and of shifts
     std::condition_variable is_wanted_, is_done_;
-    std::list<Shift*> open_;  // with seats that are not taken
+    std::list<Shift*> open_;                // with seats that are not taken
+    std::atomic<std::size_t> n_wanted_{0};  // these seats, to be looked at without the lock
     std::list<Member> members_;
 };
 

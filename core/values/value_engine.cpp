@@ -67,14 +67,16 @@ std::size_t ValueEngine::rows_per_task() const {
     return rows >= kBlockRows ? round_to_blocks(rows) : std::max<std::size_t>(rows, kMinWalkRows);
 }
 
-// Where tasks begin, and the end. The last ones are smaller, so that threads finish together.
+// Where tasks begin, and the end. The last ones are smaller, so that threads finish together; but less than a block of
+// rows takes longer for each row.
 std::vector<std::size_t> ValueEngine::cuts(std::size_t n_rows, int n_threads) const {
     std::vector<std::size_t> out{0};
     const auto threads = static_cast<std::size_t>(n_threads);
     const std::size_t grain = n_blocks(n_rows) * program_.chunks.size() < threads ? kMinWalkRows : kBlockRows;
     while (out.back() < n_rows) {
         const std::size_t left = n_rows - out.back();
-        const std::size_t share = threads > 1 ? left / (2 * threads) : left;
+        const std::size_t even = std::min<std::size_t>((n_rows + threads - 1) / threads, kBlockRows);
+        const std::size_t share = threads > 1 ? std::max(left / (2 * threads), even) : left;
         out.push_back(out.back() + std::min({left, task_rows_, std::max<std::size_t>(1, share / grain) * grain}));
     }
     return out;
