@@ -75,9 +75,9 @@ LTS_INLINE std::array<Vec, K> broadcast_all(const std::array<double, BlockPoints
     return out;
 }
 
-// Blocks of rows that walk together: the more, the less it matters what a step costs by itself; but what is kept of
-// them should stay in a near cache.
-inline constexpr int kWalkBlocks = 2;
+// Blocks of rows that walk together, at most: the more, the less it matters what a step costs by itself; but what is
+// kept of them should stay in a near cache.
+inline constexpr int kWalkBlocks = 4;
 
 // Where a walk takes its rows from, and puts what it finds.
 struct BlockRows {

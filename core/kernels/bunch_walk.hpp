@@ -58,10 +58,42 @@ struct In<Vec> {
 };
 using Wide = std::conditional_t<(kLanes > 4), Vec, Quad>;
 
+// Two vectors that take each operation together, so that a split is read once for both.
+struct Pair {
+    Vec first, second;
+};
+LTS_INLINE Pair operator+(Pair a, Pair b) { return {a.first + b.first, a.second + b.second}; }
+LTS_INLINE Pair operator-(Pair a, Pair b) { return {a.first - b.first, a.second - b.second}; }
+LTS_INLINE Pair operator*(Pair a, Pair b) { return {a.first * b.first, a.second * b.second}; }
+LTS_INLINE Pair operator/(Pair a, Pair b) { return {a.first / b.first, a.second / b.second}; }
+LTS_INLINE Pair fma(Pair a, Pair b, Pair c) {
+    return {fma(a.first, b.first, c.first), fma(a.second, b.second, c.second)};
+}
+LTS_INLINE void put_ones(unsigned bits, Vec& to) { to = where(mask_of(bits), broadcast(1.0)); }
+LTS_INLINE void put_ones(unsigned bits, Pair& to) {
+    put_ones(bits, to.first);
+    put_ones(bits >> kLanes, to.second);
+}
+template <>
+struct In<Pair> {
+    static constexpr int kLanes = 2 * LTS_ISA::kLanes;
+    LTS_INLINE static Pair load(const double* from) {
+        return {LTS_ISA::load(from), LTS_ISA::load(from + LTS_ISA::kLanes)};
+    }
+    LTS_INLINE static void store(double* to, Pair a) {
+        LTS_ISA::store(to, a.first);
+        LTS_ISA::store(to + LTS_ISA::kLanes, a.second);
+    }
+    LTS_INLINE static Pair all(double x) { return {broadcast(x), broadcast(x)}; }
+};
+// Where there are registers enough.
+using WidestLanes = std::conditional_t<(kLanes > 4), Pair, Vec>;
+
 // One row, whose points are in the lanes of V vectors.
 template <class Vector, int V>
 struct OneRow {
     using Lanes = Vector;
+    using Bits = std::uint8_t;  // one for each row
     static constexpr int kVectors = V;
     static constexpr std::size_t kPoints = at(V * In<Lanes>::kLanes);
     static constexpr unsigned kAllRows = 1;
@@ -79,16 +111,22 @@ struct OneRow {
 };
 
 // Rows in the lanes, at V points.
-template <int V>
+template <class Vector, int V>
 struct RowsInLanes {
-    using Lanes = Vec;
+    using Lanes = Vector;
+    static constexpr int kRows = In<Lanes>::kLanes;
+    using Bits = std::conditional_t<(kRows > 8), std::uint16_t, std::uint8_t>;
     static constexpr int kVectors = V;
-    static constexpr std::size_t kPoints = at((V + kLanes - 1) / kLanes * kLanes);
-    static constexpr unsigned kAllRows = (1U << kLanes) - 1;
-    static constexpr std::size_t kPhiLanes = kLanes;
+    static constexpr std::size_t kPoints = at((V + kRows - 1) / kRows * kRows);
+    static constexpr unsigned kAllRows = (1U << kRows) - 1;
+    static constexpr std::size_t kPhiLanes = kRows;
 
-    LTS_INLINE static Lanes number(unsigned bits) { return where(mask_of(bits), broadcast(1.0)); }
-    LTS_INLINE static Lanes at_points(const double* numbers, int v) { return broadcast(numbers[v]); }
+    LTS_INLINE static Lanes number(unsigned bits) {
+        Lanes out;
+        put_ones(bits, out);
+        return out;
+    }
+    LTS_INLINE static Lanes at_points(const double* numbers, int v) { return In<Lanes>::all(numbers[v]); }
 };
 
 // Points that are walked at once, from the first on: as many as there are and fit.
@@ -126,12 +164,13 @@ struct BunchPoints {
 };
 
 // What a walk reads and writes, beside the bunch.
+template <class Bits>
 struct RowMemory {
-    const std::uint8_t* answers;  // 2·condition of the chunk + side: a bit for each row that goes there
-    std::uint8_t* satisfied;      // by repeat of the chunk, of trees that were met: a bit for each row that satisfies
-                                  // all edges of its player above
-    const double* values;         // of the leaves, of one output, `n_outputs` apart
-    double* phi;                  // of each player, `n_outputs` apart
+    const Bits* answers;   // 2·condition of the chunk + side: a bit for each row that goes there
+    Bits* satisfied;       // by repeat of the chunk, of trees that were met: a bit for each row that satisfies all
+                           // edges of its player above
+    const double* values;  // of the leaves, of one output, `n_outputs` apart
+    double* phi;           // of each player, `n_outputs` apart
     std::size_t n_outputs;
     double* slots;  // of every split
 };
@@ -141,9 +180,10 @@ template <class Rows, bool kOne>
 class BunchWalk {
   public:
     using Points = BunchPoints<Rows>;
+    using Memory = RowMemory<typename Rows::Bits>;
 
     // `section` is memory that all sections but the first one share: what they keep stays near.
-    LTS_INLINE BunchWalk(const Bunch& bunch, const Points& points, const RowMemory& memory, const RowMemory& section)
+    LTS_INLINE BunchWalk(const Bunch& bunch, const Points& points, const Memory& memory, const Memory& section)
         : bunch_(bunch), p_(points), m_(memory), section_(section) {}
 
     void run() const {
@@ -157,7 +197,7 @@ class BunchWalk {
         for (const auto& section : bunch_.sections.subspan(1)) {
             const std::span groups(group, at(section.n_groups));
             const std::span roots(order, at(section.n_roots));
-            RowMemory m = section_;
+            Memory m = section_;
             m.slots -= at(roots[0]) * kSlot;
             for (const auto root : roots) std::copy_n(slot_at(m_, root), kSlot, slot_at(m, root));
             order = go_down(m, groups, order);
@@ -174,8 +214,7 @@ class BunchWalk {
     static constexpr std::size_t kSlot = at(V * In<Lanes>::kLanes);
 
     // The groups of a section, whose order begins here; returns its end.
-    const std::int32_t* go_down(const RowMemory& m, std::span<const BunchGroup> groups,
-                                const std::int32_t* order) const {
+    const std::int32_t* go_down(const Memory& m, std::span<const BunchGroup> groups, const std::int32_t* order) const {
         for (const auto& group : groups) {
             const std::span here(order, group.n_splits);
             with(group,
@@ -184,7 +223,7 @@ class BunchWalk {
         }
         return order;
     }
-    void go_up(const RowMemory& m, std::span<const BunchGroup> groups, const std::int32_t* end_of_order) const {
+    void go_up(const Memory& m, std::span<const BunchGroup> groups, const std::int32_t* end_of_order) const {
         for (auto group = groups.rbegin(); group != groups.rend(); ++group) {
             end_of_order -= group->n_splits;
             const std::span here(end_of_order, group->n_splits);
@@ -214,29 +253,29 @@ class BunchWalk {
 
     LTS_INLINE static Lanes load(const double* from, int v) { return In<Lanes>::load(from + v * In<Lanes>::kLanes); }
     LTS_INLINE static void store(double* to, int v, Lanes a) { In<Lanes>::store(to + v * In<Lanes>::kLanes, a); }
-    LTS_INLINE static double* slot_at(const RowMemory& m, std::int32_t place) { return m.slots + at(place) * kSlot; }
+    LTS_INLINE static double* slot_at(const Memory& m, std::int32_t place) { return m.slots + at(place) * kSlot; }
     // Of the child of a split that has this slot.
     LTS_INLINE static double* child_slot(double* slot, std::int32_t child) {
         return slot + child * static_cast<std::ptrdiff_t>(kSlot);
     }
-    LTS_INLINE static std::size_t times_outputs(const RowMemory& m, std::int32_t i) {
+    LTS_INLINE static std::size_t times_outputs(const Memory& m, std::int32_t i) {
         return kOne ? at(i) : at(i) * m.n_outputs;
     }
-    LTS_INLINE static double value_at(const RowMemory& m, std::int32_t child) {
+    LTS_INLINE static double value_at(const Memory& m, std::int32_t child) {
         return m.values[times_outputs(m, ~child)];
     }
     // φ += a·b
-    LTS_INLINE static void pay(const RowMemory& m, std::int32_t player, Lanes a, Lanes b) {
+    LTS_INLINE static void pay(const Memory& m, std::int32_t player, Lanes a, Lanes b) {
         double* const phi = m.phi + times_outputs(m, player) * Rows::kPhiLanes;
         In<Lanes>::store(phi, fma(a, b, In<Lanes>::load(phi)));
     }
 
     // Which rows go to the rare side? No branch: where a row goes is as good as random.
-    LTS_INLINE static unsigned goes_rare(const RowMemory& m, const PackedSplit& split) {
+    LTS_INLINE static unsigned goes_rare(const Memory& m, const PackedSplit& split) {
         return m.answers[split.rare_answer];
     }
     // Which rows satisfy all edges of a repeated player above this split?
-    LTS_INLINE static unsigned satisfied_above(const RowMemory& m, const PackedSplit* splits, std::int32_t place,
+    LTS_INLINE static unsigned satisfied_above(const Memory& m, const PackedSplit* splits, std::int32_t place,
                                                std::int32_t back) {
         const std::int32_t above = 2 * place - back;
         const PackedSplit& there = splits[above / 2];
@@ -258,7 +297,7 @@ class BunchWalk {
         Lanes ratio, delta;
         std::int32_t player;
 
-        LTS_INLINE MetNew(const RowMemory& m, const Points&, const AtPoints& t, const PackedSplit& split, const Repeat*)
+        LTS_INLINE MetNew(const Memory& m, const Points&, const AtPoints& t, const PackedSplit& split, const Repeat*)
             : ratio(In<Lanes>::all(split.rare_ratio)),
               delta(Rows::number(goes_rare(m, split)) - ratio),
               player(split.who),
@@ -283,7 +322,7 @@ class BunchWalk {
         Lanes delta;
         std::int32_t player;
 
-        LTS_INLINE MetAgain(const RowMemory& m, const Points& points, const AtPoints&, const PackedSplit& split,
+        LTS_INLINE MetAgain(const Memory& m, const Points& points, const AtPoints&, const PackedSplit& split,
                             const Repeat* repeats)
             : player(repeats[split.who].player), again_(points, repeats[split.who].absent_above) {
             const unsigned satisfied = m.satisfied[split.who], goes = satisfied & goes_rare(m, split);
@@ -321,7 +360,7 @@ class BunchWalk {
       public:
         Lanes mean, slope;
 
-        LTS_INLINE Line(const RowMemory& m, const PackedSplit& twig, std::size_t side) {
+        LTS_INLINE Line(const Memory& m, const PackedSplit& twig, std::size_t side) {
             const std::int32_t child = twig.child[side];
             if constexpr (kChild == Child::leaf) {
                 mean = In<Lanes>::all(value_at(m, child));
@@ -335,7 +374,7 @@ class BunchWalk {
             }
         }
         // A tip's player gets slope · Σ C.
-        LTS_INLINE void pay_for(const RowMemory& m, Lanes sum) const {
+        LTS_INLINE void pay_for(const Memory& m, Lanes sum) const {
             if constexpr (kChild == Child::tip) pay(m, player_, slope, sum);
         }
         LTS_INLINE Lanes at_point(Lanes t) const { return kChild == Child::leaf ? mean : fma(slope, t, mean); }
@@ -346,9 +385,9 @@ class BunchWalk {
 
     // C, from a split to its children; and G, where no other split is below.
     template <bool kRepeated, Child kRare, Child kCommon>
-    [[gnu::noinline]] void down(const RowMemory& memory, std::span<const std::int32_t> order) const {
+    [[gnu::noinline]] void down(const Memory& memory, std::span<const std::int32_t> order) const {
         using Met = std::conditional_t<kRepeated, MetAgain, MetNew>;
-        const RowMemory m = memory;  // copies, which no store can change
+        const Memory m = memory;  // copies, which no store can change
         const AtPoints t = points();
         const PackedSplit* const splits = bunch_.splits.data();
         const Repeat* const repeats = bunch_.repeats;
@@ -357,7 +396,7 @@ class BunchWalk {
             double* const slot = slot_at(m, place);
             if constexpr (kRepeated)
                 m.satisfied[split.who] =
-                    static_cast<std::uint8_t>(satisfied_above(m, splits, place, repeats[split.who].back));
+                    static_cast<typename Rows::Bits>(satisfied_above(m, splits, place, repeats[split.who].back));
             const Met met(m, p_, t, split, repeats);
             if constexpr (kRare != Child::split && kCommon != Child::split) {
                 finish<kRare, kCommon>(m, t, split, met, slot);
@@ -371,7 +410,7 @@ class BunchWalk {
         }
     }
     template <Child kRare, Child kCommon>
-    LTS_INLINE static void finish(const RowMemory& m, const AtPoints& t, const PackedSplit& split, const MetNew& met,
+    LTS_INLINE static void finish(const Memory& m, const AtPoints& t, const PackedSplit& split, const MetNew& met,
                                   double* slot) {
         const Line<kRare> rare(m, split, 0);
         const Line<kCommon> common(m, split, 1);
@@ -391,7 +430,7 @@ class BunchWalk {
         for (int v = 0; v < V; ++v) store(slot, v, fma(t[at(v)], fma(t[at(v)], curve, slope), mean));
     }
     template <Child kRare, Child kCommon>
-    LTS_INLINE static void finish(const RowMemory& m, const AtPoints& t, const PackedSplit& split, const MetAgain& met,
+    LTS_INLINE static void finish(const Memory& m, const AtPoints& t, const PackedSplit& split, const MetAgain& met,
                                   double* slot) {
         const Line<kRare> rare(m, split, 0);
         const Line<kCommon> common(m, split, 1);
@@ -412,9 +451,9 @@ class BunchWalk {
 
     // G, where it had to wait for that of a split below.
     template <bool kRepeated, Child kRare, Child kCommon>
-    [[gnu::noinline]] void up(const RowMemory& memory, std::span<const std::int32_t> order) const {
+    [[gnu::noinline]] void up(const Memory& memory, std::span<const std::int32_t> order) const {
         using Met = std::conditional_t<kRepeated, MetAgain, MetNew>;
-        const RowMemory m = memory;
+        const Memory m = memory;
         const AtPoints t = points();
         const PackedSplit* const splits = bunch_.splits.data();
         const Repeat* const repeats = bunch_.repeats;
@@ -434,7 +473,7 @@ class BunchWalk {
         }
     }
     template <Child kChild>
-    LTS_INLINE static Lanes below(const RowMemory& m, double* slot, std::int32_t child, int v) {
+    LTS_INLINE static Lanes below(const Memory& m, double* slot, std::int32_t child, int v) {
         if constexpr (kChild == Child::leaf)
             return In<Lanes>::all(value_at(m, child));
         else
@@ -443,7 +482,7 @@ class BunchWalk {
 
     const Bunch& bunch_;
     const Points& p_;
-    const RowMemory &m_, &section_;
+    const Memory &m_, &section_;
 };
 
 }  // namespace linear_treeshap::LTS_ISA

@@ -7,6 +7,7 @@
 #include <cstddef>
 #include <cstdint>
 #include <span>
+#include <type_traits>
 #include <vector>
 
 #include "compile/program.hpp"
@@ -22,9 +23,12 @@
 LTS_BEGIN_ISA
 namespace linear_treeshap::LTS_ISA {
 
+// Lanes: of quadrature points of one row.
+struct OneByOne {};
+
 // Rows go through a bunch one after the other, or as many at once as there are lanes: it is read from afar once. They
-// are of one block.
-template <class Number, bool kInLanes>
+// are of one half of a block.
+template <class Number, class Lanes>
 class FewRows {
   public:
     // Trees that are tables are looked up in `tables`; if these are not kept, they are walked.
@@ -40,15 +44,15 @@ class FewRows {
         if constexpr (kInLanes) x_ = reinterpret_cast<Number*>(work.x.reserve(chunk.columns.size() * kBlockRows));
         // What is read of a player that is not repeated does not matter.
         const std::size_t n_satisfied = std::max(chunk.n_repeats(), chunk.players.size());
-        const std::size_t n_bytes = 2 * chunk.conditions.size() + (n_satisfied + 1) / 2 * 2;
+        const std::size_t n_bits = 2 * chunk.conditions.size() + (n_satisfied + 1) / 2 * 2;
         const std::size_t n_phi = chunk.players.size() * n_outputs_ * kPhiLanes;
         const std::size_t n_groups = (n_rows + kGroupRows - 1) / kGroupRows;
-        std::uint8_t* bytes = work.states.reserve(n_groups * n_bytes);
+        auto* bits = reinterpret_cast<Bits*>(work.states.reserve(n_groups * n_bits * sizeof(Bits)));
         double* phi = work.phi.reserve(n_groups * n_phi);
-        std::fill_n(bytes, n_groups * n_bytes, std::uint8_t{0});
+        std::fill_n(bits, n_groups * n_bits, Bits{0});
         std::fill_n(phi, n_groups * n_phi, 0.0);
-        for (std::size_t g = 0; g < n_groups; ++g, bytes += n_bytes, phi += n_phi)
-            groups_.push_back({bytes, bytes + 2 * chunk.conditions.size(), phi});
+        for (std::size_t g = 0; g < n_groups; ++g, bits += n_bits, phi += n_phi)
+            groups_.push_back({bits, bits + 2 * chunk.conditions.size(), phi});
     }
 
     // Adds what the chunk gives to values[row][player][output].
@@ -69,20 +73,26 @@ class FewRows {
     }
 
   private:
-    static constexpr std::size_t kGroupRows = kInLanes ? kLanes : 1;
-    static constexpr std::size_t kPhiLanes = kInLanes ? RowsInLanes<1>::kPhiLanes : OneRow<Wide, 1>::kPhiLanes;
+    static constexpr bool kInLanes = !std::is_same_v<Lanes, OneByOne>;
+    template <int V>
+    using Rows =
+        std::conditional_t<kInLanes, RowsInLanes<std::conditional_t<kInLanes, Lanes, Vec>, V>, OneRow<Wide, V>>;
+    using Bits = typename Rows<1>::Bits;
+    static constexpr unsigned kAllRows = Rows<1>::kAllRows;
+    static constexpr std::size_t kGroupRows = std::bit_width(kAllRows);
+    static constexpr std::size_t kPhiLanes = Rows<1>::kPhiLanes;
     static constexpr int kMostPoints = kInLanes ? kMaxBlockPoints : 16;  // at once
 
     // Rows that walk together.
     struct Group {
-        std::uint8_t *answers, *satisfied;
+        Bits *answers, *satisfied;
         double* phi;
     };
 
     // Of a slot, at most.
     static std::size_t slot_doubles(int n_points) {
         n_points = std::min(n_points, kMostPoints);
-        if constexpr (kInLanes) return with_room(n_points) * kLanes;
+        if constexpr (kInLanes) return with_room(n_points) * kGroupRows;
         if (n_points <= In<Quad>::kLanes) return In<Quad>::kLanes;
         return at(n_vectors(n_points) * In<Wide>::kLanes);
     }
@@ -107,7 +117,7 @@ class FewRows {
     void answer(const Number* rows) const {
         if constexpr (kInLanes) {
             transpose_block(program_, chunk_, rows, n_rows_, x_);
-            n_rows_ <= kLanes ? compare<kLanes>() : compare<kBlockRows>();
+            n_rows_ <= kLanes ? compare<kLanes>() : compare<kBlockRows / 2>();
         } else {
             for (const auto& group : groups_) {
                 search(rows, group.answers);
@@ -120,12 +130,11 @@ class FewRows {
     void compare() const {
         std::size_t i = 0;
         const auto put = [&](std::uint64_t left) LTS_INLINED {
-            constexpr unsigned kAll = RowsInLanes<1>::kAllRows;
             for (const auto& group : groups_) {
-                const unsigned bits = static_cast<unsigned>(left) & kAll;
-                group.answers[2 * i] = static_cast<std::uint8_t>(bits);
-                group.answers[2 * i + 1] = static_cast<std::uint8_t>(bits ^ kAll);
-                left >>= kLanes;
+                const unsigned bits = static_cast<unsigned>(left) & kAllRows;
+                group.answers[2 * i] = static_cast<Bits>(bits);
+                group.answers[2 * i + 1] = static_cast<Bits>(bits ^ kAllRows);
+                left >>= kGroupRows;
             }
             ++i;
         };
@@ -183,27 +192,25 @@ class FewRows {
             const int first = bunch.n_points * tile / n_tiles;
             const int n_points = bunch.n_points * (tile + 1) / n_tiles - first;
             if constexpr (kInLanes)
-                with_block_points(n_points,
-                                  [&]<int K>() { walk(bunch, BunchPoints<RowsInLanes<K>>(rule, first, n_points)); });
+                with_block_points(n_points, [&]<int K>() { walk(bunch, BunchPoints<Rows<K>>(rule, first, n_points)); });
             else if (n_points <= In<Quad>::kLanes)
                 walk(bunch, BunchPoints<OneRow<Quad, 1>>(rule, first, n_points));
             else
-                with_points<kMostPoints / In<Wide>::kLanes>(n_vectors(n_points), [&]<int V>() {
-                    walk(bunch, BunchPoints<OneRow<Wide, V>>(rule, first, n_points));
-                });
+                with_points<kMostPoints / In<Wide>::kLanes>(
+                    n_vectors(n_points), [&]<int V>() { walk(bunch, BunchPoints<Rows<V>>(rule, first, n_points)); });
         }
     }
-    template <class Rows>
-    void walk(const Bunch& bunch, const BunchPoints<Rows>& points) const {
+    template <class Met>
+    void walk(const Bunch& bunch, const BunchPoints<Met>& points) const {
         for (const auto& group : groups_)
             for (std::size_t o = 0; o < n_outputs_; ++o) {
                 const double* const leaf_values = chunk_.leaf_value.data() + o;
                 double* const phi = group.phi + o * kPhiLanes;
-                const RowMemory whole{group.answers, group.satisfied, leaf_values, phi, n_outputs_, slots_};
-                RowMemory section = whole;
+                const RowMemory<Bits> whole{group.answers, group.satisfied, leaf_values, phi, n_outputs_, slots_};
+                RowMemory<Bits> section = whole;
                 section.slots = section_slots_;
-                n_outputs_ == 1 ? BunchWalk<Rows, true>(bunch, points, whole, section).run()
-                                : BunchWalk<Rows, false>(bunch, points, whole, section).run();
+                n_outputs_ == 1 ? BunchWalk<Met, true>(bunch, points, whole, section).run()
+                                : BunchWalk<Met, false>(bunch, points, whole, section).run();
             }
     }
 

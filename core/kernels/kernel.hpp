@@ -18,6 +18,11 @@ enum class Way {
     in_blocks,   // as many as a cache holds (block_walk.hpp)
 };
 
+// So few rows are quickest one by one, and so few in lanes (measured).
+struct MostRows {
+    std::size_t one_by_one, in_lanes;
+};
+
 struct Kernel {
     std::string_view name;
     // Computes the table of a tree that is one; `out` has room for Lookup::table_doubles(…).
@@ -26,8 +31,8 @@ struct Kernel {
     // the chunk's trees, if they are kept.
     void (*explain)(const Program&, const Chunk&, const RowsView&, Way, const double* tables, Workspace&,
                     double* values);
-    // So few rows are quickest one by one (measured): in lanes, trees that need many points are walked more than once.
-    std::size_t most_one_by_one, most_one_by_one_of_many_points;
+    // In lanes, trees that need many points are walked more than once; blocks walk only to the leaves that need them.
+    MostRows of_few_points, of_many_points;
 };
 
 // The kernels that this machine can run, the best first.

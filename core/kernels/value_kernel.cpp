@@ -180,7 +180,12 @@ template <int kRows, class Number>
 class RowsInChunk {
   public:
     RowsInChunk(const Program& program, const Chunk& chunk, const RowsView& rows, Workspace& work)
-        : program_(program), chunk_(chunk), rows_(rows), work_(work) {}
+        : program_(program), chunk_(chunk), rows_(rows), work_(work) {
+        // Where there is little to do for a row at a step, it is φ that matters most of what is kept.
+        const auto has_many_points = [](const Tree& tree) { return tree.n_points >= kMaxBlockPoints / 2; };
+        const int n_blocks = std::ranges::any_of(chunk.trees, has_many_points) ? kWalkBlocks : kWalkBlocks / 2;
+        walk_rows_ = at(n_blocks) * kBlockRows;
+    }
 
     // Adds what the chunk gives to the rows. Tables are the kept ones, or made here, for all rows at hand.
     void explain(const double* tables, double* values) const {
@@ -188,15 +193,13 @@ class RowsInChunk {
         const std::size_t row_numbers = at(program_.n_columns),
                           row_doubles = at(program_.n_players * program_.n_outputs);
         const auto* data = static_cast<const Number*>(rows_.data);
-        for (std::size_t first = 0; first < rows_.n_rows; first += kWalkRows) {
-            const std::size_t n_rows = std::min(kWalkRows, rows_.n_rows - first);
+        for (std::size_t first = 0; first < rows_.n_rows; first += walk_rows_) {
+            const std::size_t n_rows = std::min(walk_rows_, rows_.n_rows - first);
             explain_walk(data + first * row_numbers, n_rows, tables, values + first * row_doubles);
         }
     }
 
   private:
-    static constexpr std::size_t kWalkRows = std::size_t{kWalkBlocks} * kBlockRows;
-
     double* make_tables() const {
         std::size_t size = 0;
         for (const auto& tree : chunk_.trees)
@@ -246,6 +249,7 @@ class RowsInChunk {
     const Chunk& chunk_;
     const RowsView& rows_;
     Workspace& work_;
+    std::size_t walk_rows_;  // together
 };
 
 // Calls a function whose template arguments are how many rows of a block are there at most, and their numbers.
@@ -258,11 +262,11 @@ void with_rows(const Program& program, const RowsView& rows, const Function& fun
     program.is_float32 ? with.template operator()<float>() : with.template operator()<double>();
 }
 
-template <bool kInLanes>
+template <class Lanes>
 void explain_few(const Program& program, const Chunk& chunk, const RowsView& rows, const double* tables,
                  Workspace& work, double* values) {
     const auto with = [&]<class Number>() {
-        FewRows<Number, kInLanes>(program, chunk, tables, rows.n_rows, work)
+        FewRows<Number, Lanes>(program, chunk, tables, rows.n_rows, work)
             .explain(static_cast<const Number*>(rows.data), values);
     };
     program.is_float32 ? with.template operator()<float>() : with.template operator()<double>();
@@ -270,8 +274,10 @@ void explain_few(const Program& program, const Chunk& chunk, const RowsView& row
 
 void explain(const Program& program, const Chunk& chunk, const RowsView& rows, Way way, const double* tables,
              Workspace& work, double* values) {
-    if (way == Way::one_by_one) return explain_few<false>(program, chunk, rows, tables, work, values);
-    if (way == Way::in_lanes) return explain_few<true>(program, chunk, rows, tables, work, values);
+    if (way == Way::one_by_one) return explain_few<OneByOne>(program, chunk, rows, tables, work, values);
+    if (way == Way::in_lanes)
+        return rows.n_rows <= kLanes ? explain_few<Vec>(program, chunk, rows, tables, work, values)
+                                     : explain_few<WidestLanes>(program, chunk, rows, tables, work, values);
     with_rows(program, rows, [&]<int kRows, class Number>() {
         RowsInChunk<kRows, Number>(program, chunk, rows, work).explain(tables, values);
     });
@@ -282,7 +288,8 @@ void explain(const Program& program, const Chunk& chunk, const RowsView& rows, W
 #define LTS_STRING(x) #x
 #define LTS_NAME(x) LTS_STRING(x)
 extern const Kernel kernel;
-const Kernel kernel{LTS_NAME(LTS_ISA), tabulate, explain, kLanes > 2 ? 2 : 1, kLanes > 4 ? 4 : kLanes / 2};
+const Kernel kernel{
+    LTS_NAME(LTS_ISA), tabulate, explain, {kLanes > 2 ? 2 : 1, kLanes > 4 ? 16 : 8}, {kLanes > 4 ? 4 : kLanes / 2, 8}};
 
 }  // namespace linear_treeshap::LTS_ISA
 LTS_END_ISA

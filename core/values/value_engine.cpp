@@ -23,8 +23,7 @@ constexpr std::size_t kRowsPerMeeting = 16;
 
 ValueEngine::ValueEngine(const Program& program, const Kernel& kernel) : program_(program), kernel_(kernel) {
     task_rows_ = rows_per_task();
-    most_one_by_one_ = find_most_one_by_one();
-    has_bunches_ = !program.rules.differences_lose_digits();
+    most_ = find_most_rows();
     if (program_.table_size * sizeof(double) > kMaxCachedBytes) return;
     Workspace work;
     double* to = tables_.reserve(program_.table_size);
@@ -37,11 +36,11 @@ ValueEngine::ValueEngine(const Program& program, const Kernel& kernel) : program
 }
 
 Way ValueEngine::way_for(std::size_t n_rows) const {
-    if (n_rows > kFewRows || !has_bunches_) return Way::in_blocks;
-    return n_rows <= most_one_by_one_ ? Way::one_by_one : Way::in_lanes;
+    return n_rows <= most_.one_by_one ? Way::one_by_one : n_rows <= most_.in_lanes ? Way::in_lanes : Way::in_blocks;
 }
 
-std::size_t ValueEngine::find_most_one_by_one() const {
+MostRows ValueEngine::find_most_rows() const {
+    if (program_.rules.differences_lose_digits()) return {0, 0};  // bunches take the common edge by a difference
     std::size_t n_splits = 0, n_points = 0;
     for (const auto& chunk : program_.chunks)
         for (const auto& tree : chunk.trees) {
@@ -49,7 +48,7 @@ std::size_t ValueEngine::find_most_one_by_one() const {
             n_points += at(tree.n_splits) * at(tree.n_points);
         }
     const bool are_many = n_points > n_splits * at(kMaxBlockPoints);
-    return are_many ? kernel_.most_one_by_one_of_many_points : kernel_.most_one_by_one;
+    return are_many ? kernel_.of_many_points : kernel_.of_few_points;
 }
 
 std::size_t ValueEngine::rows_per_task() const {

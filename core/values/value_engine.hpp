@@ -11,9 +11,8 @@
 
 namespace linear_treeshap {
 
-// Calls of no more rows are added up in another order than larger ones: bunches of trees are quicker than blocks of
-// rows (measured, with vectors of any width).
-inline constexpr std::size_t kFewRows = 8;
+// Calls of no more rows may be added up in other orders than larger ones.
+inline constexpr std::size_t kFewRows = 16;
 
 class ValueEngine {
   public:
@@ -31,7 +30,7 @@ class ValueEngine {
 
   private:
     Way way_for(std::size_t n_rows) const;
-    std::size_t find_most_one_by_one() const;
+    MostRows find_most_rows() const;
     std::size_t rows_per_task() const;
     std::vector<std::size_t> cuts(std::size_t n_rows, int n_threads) const;
 
@@ -39,8 +38,7 @@ class ValueEngine {
     const Kernel& kernel_;
     Buffer<double> tables_;
     std::size_t task_rows_;
-    std::size_t most_one_by_one_;
-    bool has_bunches_;  // are few rows walked by them?
+    MostRows most_;  // more walk in blocks
 };
 
 }  // namespace linear_treeshap

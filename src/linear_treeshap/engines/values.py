@@ -20,9 +20,9 @@ __all__ = ["FEW_ROWS", "ValueEngine", "as_among_many"]
 
 Float64 = npt.NDArray[np.float64]
 
-#: Calls of no more rows are added up in other orders than larger ones, see core/values/value_engine.cpp:
+#: Calls of no more rows may be added up in other orders than larger ones, see core/values/value_engine.cpp:
 #: their values are the same to rounding then, not to the last bit.
-FEW_ROWS = 8
+FEW_ROWS = 16
 
 _AMONG_MANY = ContextVar("_AMONG_MANY", default=False)
 
