@@ -41,8 +41,8 @@ inline double round_down(double threshold) {
     return std::nextafter(rounded, -std::numeric_limits<float>::infinity());
 }
 
-// One walk for all leaves of a tree that needs no more points is as good as any.
-inline constexpr int kMostPointsOfOneWalk = 4;
+// One walk for all leaves of a tree that needs no more points, or has no more players, is as good as any.
+inline constexpr int kMostOfOneWalk = 4;
 
 using RuleOf = std::function<const Rule&(int n_players_on_path)>;
 
@@ -237,9 +237,10 @@ class TreeCompiler {
     // A leaf beside a split goes with the first walk that meets it, whose paths are as long at least.
     void find_walks() {
         classes_.assign(out_.splits.size(), ~PathClasses{0});
-        walks_ = {{~PathClasses{0}, 0, out_.tree.n_points}};
-        if (out_.tree.n_points <= kMostPointsOfOneWalk) return;
-        const ClassesOfPaths class_of(most_players_[0]);
+        const int most = most_players_[0], n_points = out_.tree.n_points;
+        walks_ = {{~PathClasses{0}, 0, most}};
+        if (std::min(n_points, most) <= kMostOfOneWalk) return;
+        const ClassesOfPaths class_of(most);
         for (std::size_t i = out_.splits.size(); i-- > 0;) {
             const bool is_bottom = bottom_at(static_cast<std::int32_t>(i)).has_value();
             PathClasses below = 0;
@@ -251,7 +252,12 @@ class TreeCompiler {
                 }
             classes_[i] = is_bottom ? PathClasses{1} << class_of(most_players_[i]) : below;
         }
-        walks_ = plan_walks(classes_, class_of, [&](int n_players) { return rule_of_(n_players).n_points(); });
+        // To make a rule may take long, so two say what the others need. Two players often need as many points as one.
+        const int whole = (most + 1) / 2 * 2, half = (most + 3) / 4 * 2;
+        const double per_player = static_cast<double>(n_points - rule_of_(half).n_points()) / (whole - half);
+        walks_ = plan_walks(classes_, class_of, [&](int n_players) {
+            return std::max(1, static_cast<int>(std::lround(n_points - per_player * (whole - n_players))));
+        });
     }
     bool meets(const PlannedWalk& walk, std::int32_t child) const {
         return child >= 0 && (classes_[static_cast<std::size_t>(child)] & walk.classes) != 0;
@@ -300,7 +306,8 @@ class TreeCompiler {
                 pending.push_back(
                     {split.child_at(static_cast<std::size_t>(next)), level + 1, static_cast<std::uint8_t>(next), 0});
         }
-        out_.walks.push_back({nullptr, static_cast<std::int32_t>(out_.steps.size() - first_step), walk.n_points});
+        const int n_points = rule_of_(walk.most_players).n_points();
+        out_.walks.push_back({nullptr, static_cast<std::int32_t>(out_.steps.size() - first_step), n_points});
     }
     void finish(const PlannedWalk& walk, PlannedStep step, const CompiledSplit& split) {
         const auto rare = split.child_at(0), common = split.child_at(1);

@@ -4,7 +4,6 @@
 #pragma once
 
 #include <algorithm>
-#include <array>
 #include <bit>
 #include <cstddef>
 #include <cstdint>
@@ -37,11 +36,11 @@ class ClassesOfPaths {
 
 struct PlannedWalk {
     PathClasses classes, earlier;  // its own; of the walks before it
-    int n_points;
+    int most_players;              // on its paths
 };
 
-// `classes`: what is below each split, or 0 if that does not count. n_points_of(n) is what paths of n players need. The
-// walks of fewer points come first.
+// `classes`: what is below each split, or 0 if that does not count. n_points_of(n) is about what paths of n players
+// need. The walks of fewer players come first.
 inline std::vector<PlannedWalk> plan_walks(std::span<const PathClasses> classes, const ClassesOfPaths& class_of,
                                            const std::function<int(int n_players)>& n_points_of) {
     const auto n = static_cast<std::size_t>(class_of.size());
@@ -73,7 +72,7 @@ inline std::vector<PlannedWalk> plan_walks(std::span<const PathClasses> classes,
     std::vector<PlannedWalk> out;
     for (std::size_t end = n; end > 0; end = begin[end - 1]) {
         const PathClasses earlier = (PathClasses{1} << begin[end - 1]) - 1, all = ~PathClasses{0} >> (32 - end);
-        out.push_back({all & ~earlier, earlier, n_points[end - 1]});
+        out.push_back({all & ~earlier, earlier, class_of.most_players(static_cast<int>(end) - 1)});
     }
     std::reverse(out.begin(), out.end());
     return out;
