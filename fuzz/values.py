@@ -295,8 +295,11 @@ class _Examination:
             tally.same_bits(
                 f"same bits: {name}, cut", np.concatenate([ask(rows[:cut]), ask(rows[cut:])]), whole
             )
-        beside = ask(rows[-2:]) if few else whole
-        tally.same_bits(f"same bits: {name}, one row", ask(rows[-1:]), beside[-1:])
+        if few:  # not even two in that of one
+            two = rows[-2:]
+            tally.same_bits(f"same bits: {name}, two rows", ask(two[::-1].copy()), ask(two)[::-1])
+        else:
+            tally.same_bits(f"same bits: {name}, one row", ask(rows[-1:]), whole[-1:])
         with np.errstate(over="ignore", under="ignore"):
             single = whole.astype(np.float32)
         tally.same_bits(f"same bits: {name}, float32", ask(rows, dtype="float32"), single)
