@@ -195,7 +195,7 @@ def test_vectors_without_names_are_read_by_position(spark: Any) -> None:
     found = ls.explain(rows, case.explainer, keep=["id"], features="features").toPandas().set_index("id")
     expected = case.explainer.shap_values(numbers)
     np.testing.assert_array_equal(found.loc[[str(i) for i in range(200)]].to_numpy(), expected)
-    missing = case.explainer.shap_values(np.full((10, 4), np.nan))[:1]  # as among many
+    missing = case.explainer.shap_values(np.full((64, 4), np.nan))[:1]  # as among many
     np.testing.assert_array_equal(found.loc[["none"]].to_numpy(), missing)
 
 
