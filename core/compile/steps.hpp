@@ -63,8 +63,13 @@ struct Step {
     // Where it might be beside a leaf, this is another walk's, or a split that only those meet.
     std::uint32_t is_beside_nothing : 1;
 
-    void set_split(std::int32_t number) { split = static_cast<std::uint32_t>(number) & kMaxSplit; }
     static constexpr std::uint32_t kMaxSplit = (1U << 23) - 1;
+
+    Step(std::int32_t number, std::uint8_t which_child)
+        : split(0), op(0), side(which_child & 1U), returns(0), is_beside_nothing(0) {
+        set_split(number);
+    }
+    void set_split(std::int32_t number) { split = static_cast<std::uint32_t>(number) & kMaxSplit; }
 };
 static_assert(sizeof(Step) == 4 && kOps <= 64);
 

@@ -263,12 +263,6 @@ class TreeCompiler {
         return child >= 0 && (classes_[static_cast<std::size_t>(child)] & walk.classes) != 0;
     }
 
-    struct PlannedStep {  // as Step's
-        std::int32_t split;
-        std::uint8_t side;
-        bool returns = false, is_beside_nothing = false;
-    };
-
     // Depth-first, rare sides first; but of the children of a new player's split, bottoms come last: they take C over
     // the edge by themselves, and the last of them closes the split.
     void plan_steps(const PlannedWalk& walk) {
@@ -297,7 +291,9 @@ class TreeCompiler {
                                                                 : !rare ? Sides::common
                                                                         : Sides::both));
             if (next == 2) {
-                finish(walk, {number, side, rare || common}, split);
+                Step last(number, side);
+                last.returns = rare || common;
+                finish(walk, last, split);
                 pending.pop_back();
                 continue;
             }
@@ -309,7 +305,7 @@ class TreeCompiler {
         const int n_points = rule_of_(walk.most_players).n_points();
         out_.walks.push_back({nullptr, static_cast<std::int32_t>(out_.steps.size() - first_step), n_points});
     }
-    void finish(const PlannedWalk& walk, PlannedStep step, const CompiledSplit& split) {
+    void finish(const PlannedWalk& walk, Step step, const CompiledSplit& split) {
         const auto rare = split.child_at(0), common = split.child_at(1);
         const bool has_rare = meets(walk, rare), has_common = meets(walk, common);
         const auto bottom_below = [&](std::int32_t child) {
@@ -329,10 +325,9 @@ class TreeCompiler {
         if (common_bottom)
             add(step, bottom_op(*common_bottom, has_rare ? Place::common_closing : Place::common_beside_leaf));
     }
-    void add(const PlannedStep& step, Op op) {
-        Step out{0, op & 63U, step.side & 1U, step.returns, step.is_beside_nothing};
-        out.set_split(step.split);
-        out_.steps.push_back(out);
+    void add(Step step, Op op) {
+        step.op = op & 63U;
+        out_.steps.push_back(step);
     }
 
     // Few distinct conditions and many leaves: one table for the whole tree.

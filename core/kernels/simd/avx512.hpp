@@ -133,56 +133,33 @@ struct Bytes {
     void store(std::uint8_t* to) const { _mm512_store_si512(to, all); }
 };
 
-template <int kRows>
-inline std::uint64_t at_most(const float* x, float threshold, bool missing_left) {
-    const __m512 t = _mm512_set1_ps(threshold);
+// As many numbers as a vector holds.
+inline __mmask16 vector_at_most(const float* x, float threshold, bool missing_left) {
+    const __m512 v = _mm512_load_ps(x), t = _mm512_set1_ps(threshold);
+    return missing_left ? _mm512_cmp_ps_mask(v, t, _CMP_NGT_UQ) : _mm512_cmp_ps_mask(v, t, _CMP_LE_OQ);
+}
+inline __mmask8 vector_at_most(const double* x, double threshold, bool missing_left) {
+    const __m512d v = _mm512_load_pd(x), t = _mm512_set1_pd(threshold);
+    return missing_left ? _mm512_cmp_pd_mask(v, t, _CMP_NGT_UQ) : _mm512_cmp_pd_mask(v, t, _CMP_LE_OQ);
+}
+template <int kRows, class Number>
+inline std::uint64_t at_most(const Number* x, Number threshold, bool missing_left) {
+    constexpr int kNumbers = 64 / sizeof(Number);
     std::uint64_t bits = 0;
-    for (int i = 0; 16 * i < kRows; ++i) {
-        const __m512 v = _mm512_load_ps(x + 16 * i);
-        const auto part = missing_left ? _mm512_cmp_ps_mask(v, t, _CMP_NGT_UQ) : _mm512_cmp_ps_mask(v, t, _CMP_LE_OQ);
-        bits |= static_cast<std::uint64_t>(part) << (16 * i);
-    }
+    for (int i = 0; i < kRows; i += kNumbers)
+        bits |= std::uint64_t{vector_at_most(x + i, threshold, missing_left)} << i;
     return bits;
 }
-template <int kRows>
-inline std::uint64_t at_most(const double* x, double threshold, bool missing_left) {
-    const __m512d t = _mm512_set1_pd(threshold);
-    std::uint64_t bits = 0;
-    for (int i = 0; 8 * i < kRows; ++i) {
-        const __m512d v = _mm512_load_pd(x + 8 * i);
-        const auto part = missing_left ? _mm512_cmp_pd_mask(v, t, _CMP_NGT_UQ) : _mm512_cmp_pd_mask(v, t, _CMP_LE_OQ);
-        bits |= static_cast<std::uint64_t>(part) << (8 * i);
-    }
-    return bits;
-}
-
-// A mask is stored where it belongs: to put four or eight of them together takes longer than to compare.
-template <int kRows>
-inline void put_at_most(const float* x, float threshold, bool missing_left, std::uint64_t* to) {
-    if constexpr (kRows == 64) {
-        typedef __mmask16 __attribute__((may_alias)) Part;
-        const __m512 t = _mm512_set1_ps(threshold);
-        auto* const parts = reinterpret_cast<Part*>(to);
-        for (int i = 0; i < 4; ++i) {
-            const __m512 v = _mm512_load_ps(x + 16 * i);
-            parts[i] = missing_left ? _mm512_cmp_ps_mask(v, t, _CMP_NGT_UQ) : _mm512_cmp_ps_mask(v, t, _CMP_LE_OQ);
-        }
-    } else {
+// Each mask is stored where it belongs: to put four or eight of them together takes longer than to compare.
+template <int kRows, class Number>
+inline void put_at_most(const Number* x, Number threshold, bool missing_left, std::uint64_t* to) {
+    if constexpr (kRows < 64) {
         *to = at_most<kRows>(x, threshold, missing_left);
-    }
-}
-template <int kRows>
-inline void put_at_most(const double* x, double threshold, bool missing_left, std::uint64_t* to) {
-    if constexpr (kRows == 64) {
-        typedef __mmask8 __attribute__((may_alias)) Part;
-        const __m512d t = _mm512_set1_pd(threshold);
-        auto* const parts = reinterpret_cast<Part*>(to);
-        for (int i = 0; i < 8; ++i) {
-            const __m512d v = _mm512_load_pd(x + 8 * i);
-            parts[i] = missing_left ? _mm512_cmp_pd_mask(v, t, _CMP_NGT_UQ) : _mm512_cmp_pd_mask(v, t, _CMP_LE_OQ);
-        }
     } else {
-        *to = at_most<kRows>(x, threshold, missing_left);
+        typedef decltype(vector_at_most(x, threshold, missing_left)) __attribute__((may_alias)) Part;
+        for (int i = 0; i < kRows; i += 64 / sizeof(Number))
+            *reinterpret_cast<Part*>(reinterpret_cast<char*>(to) + i / 8) =
+                vector_at_most(x + i, threshold, missing_left);
     }
 }
 
