@@ -51,7 +51,7 @@ class Kind:
     n_background: int = 1
     #: Enough for several chunks, or blocks of a device.
     n_trees: int = 120
-    #: Rows that keep it busy for longer than it goes without looking up.
+    #: Rows that keep it busy for about as long as it goes without looking up, or longer.
     n_long: int = 4_000
     #: Calls of no more rows may add up in another order.
     few_rows: int = 0
