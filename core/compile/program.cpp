@@ -15,8 +15,7 @@
 namespace linear_treeshap {
 namespace {
 
-// Working memory of a thread is bounded by this, with the size of trees (parts.hpp) and of tiles (tiles.hpp): φ and x
-// of a chunk for 64 rows.
+// Working memory of a thread is bounded by this, with the size of trees (parts.hpp): φ and x of a chunk for 64 rows.
 constexpr std::size_t kMaxChunkSlots = std::size_t{1} << 14;
 
 // Up to this code a set of categories is a bitset.

@@ -143,6 +143,9 @@ struct Tree {
     std::span<const Walk> walks() const { return {first_walk, at(n_walks)}; }
     std::span<const Repeat> repeats() const { return {chunk_repeats + first_repeat, at(n_repeats)}; }
 
+    std::int32_t player_of(const PackedSplit& split) const {
+        return split.is_repeated ? chunk_repeats[split.who].player : split.who;
+    }
     std::int32_t child(std::int32_t i, std::size_t side) const {
         const PackedSplit& split = first_split[i];
         return split.child_at(i, side ^ split.rare_side());
@@ -154,13 +157,12 @@ struct Tree {
                   1.0,
                   {child(i, 0), child(i, 1)},
                   -1,
-                  split.who,
+                  player_of(split),
                   split.asks()};
         if (split.is_repeated) {
             const Repeat& repeat = chunk_repeats[split.who];
             out.absent_above = repeat.absent_above;
             out.above = repeat.back == 0 ? -1 : 2 * i - repeat.back;
-            out.player = repeat.player;
         }
         return out;
     }

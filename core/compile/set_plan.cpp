@@ -53,17 +53,16 @@ class Planner {
   public:
     Planner(const Program& program, const RuleFor& rule_for, int min_order, int max_order,
             std::span<const double> spread, const Control::Poll& poll)
-        : rule_for_(rule_for), spread_(spread), listener_(poll), out_{&program, min_order, max_order, {}, {}, {}, 0} {}
+        : rule_for_(rule_for), spread_(spread), listener_(poll), out_{&program, min_order, max_order, {}, {}, {}} {}
 
     SetProgram run() {
         for (const auto& chunk : out_.program->chunks) {
-            last_level_.assign(chunk.players.size(), -1);
+            last_place_.assign(chunk.players.size(), 0);
             for (std::size_t next = 0; next < chunk.trees.size();) {
-                SetChunk group{&chunk, {}, {}, {}, 0, out_.expansion_size, 0, 0};
+                SetChunk group{&chunk, {}, {}, {}};
                 local_.clear();
                 for (; next < chunk.trees.size() && group.sets.size() < kChunkSets; ++next)
                     add(chunk.trees[next], group);
-                out_.expansion_size += group.expansion_size;
                 out_.chunks.push_back(std::move(group));
             }
         }
@@ -73,52 +72,53 @@ class Planner {
 
   private:
     void add(const Tree& tree, SetChunk& group) {
-        SetTree planned{&tree, {}, {}, {}, {}, 0, 0, 0, 0};
+        SetTree planned{&tree, {}, {}, {}, 0, 0};
         walk(tree, group, planned);
-        planned.n_points = out_.rules.rule_for(most_players_, rule_for_).n_points();
-        plan_tiles(*group.chunk, planned);
-        planned.expansion_begin = group.expansion_size;
-        group.expansion_size += planned.expansion_size;
-        group.n_splits += at(tree.n_splits);
-        group.max_levels = std::max(group.max_levels, planned.n_levels);
+        n_places_ += planned.slots.size();
+        const Rule& rule = out_.rules.rule_for(most_players_, rule_for_);
+        planned.n_points = rule.n_points();
+        // Differences would do for the edges of new players, if the rule allows.
+        if (rule.differences_lose_digits())
+            for (auto& step : planned.steps) step.op |= kSetIsRepeated;
         group.trees.push_back(std::move(planned));
     }
 
-    // Each split is met on the way down, between its children, and on the way up, as in TreeCompiler.
+    // Each split is met on the way down, between its children, and on the way up, as in TreeCompiler; rare sides first.
     void walk(const Tree& tree, SetChunk& group, SetTree& planned) {
         struct Visit {
-            std::int32_t split;
-            std::uint8_t side, next_child;
-            std::int32_t hidden;  // where its player's last edge above was
+            SetStep step;
+            std::size_t next_side;
         };
-        std::vector<Visit> path{{0, 0, 0, -1}};
+        const auto visit = [&](std::int32_t split, std::int32_t place, std::int32_t level) {
+            const PackedSplit& here = tree.first_split[split];
+            const std::int32_t above = last_place_[at(tree.player_of(here))];
+            const bool has[2] = {here.child[0] >= 0, here.child[1] >= 0};
+            const int op =
+                (above != 0 ? kSetIsRepeated : 0) + (has[0] ? 0 : kSetRareIsLeaf) + (has[1] ? 0 : kSetCommonIsLeaf);
+            const SetStep step{static_cast<SetOp>(op), split, place, level, above, 0};
+            if (has[0] || has[1]) planned.steps.push_back(step);
+            planned.n_levels = std::max(planned.n_levels, level + 1);
+            return Visit{step, 0};
+        };
         most_players_ = 0;
-        player_at_.clear();
+        std::vector<Visit> path{visit(0, 0, 0)};
         while (!path.empty()) {
-            auto& visit = path.back();
-            const auto level = static_cast<std::int32_t>(path.size()) - 1;
-            const Split split = tree[visit.split];
-            const std::int32_t player = split.player;
-            if (visit.next_child == 0) {
-                visit.hidden = last_level_[at(player)];
-                planned.n_levels = std::max(planned.n_levels, level + 1);
-            }
-            while (visit.next_child < 2 && split.child[visit.next_child] < 0) ++visit.next_child;
-            if (visit.next_child < 2) {
-                const std::uint8_t side = visit.next_child++;
-                last_level_[at(player)] = level;
-                player_at_.resize(at(level));
-                player_at_.push_back(player);
-                planned.steps.push_back({SetStep::Kind::descend, side, visit.split, level, 0});
-                path.push_back({split.child[side], side, 0, -1});
+            auto& [step, side] = path.back();
+            const PackedSplit& split = tree.first_split[step.split];
+            const std::int32_t player = tree.player_of(split);
+            edges_.resize(at(step.level));
+            while (side < 2 && split.child[side] < 0) ++side;
+            if (side < 2) {
+                const std::int32_t place = place_below(step.level, side);
+                edges_.push_back({player, place});
+                last_place_[at(player)] = place;
+                path.push_back(visit(split.child_at(step.split, side++), place, step.level + 1));
                 continue;
             }
-            last_level_[at(player)] = visit.hidden;
-            player_at_.resize(at(level));
-            const bool is_twig = split.child[0] < 0 && split.child[1] < 0;
-            const auto kind = is_twig ? SetStep::Kind::twig : SetStep::Kind::close;
-            const auto n_above = collect(player, group, planned);
-            planned.steps.push_back({kind, visit.side, visit.split, level, n_above});
+            last_place_[at(player)] = step.above;
+            step.op |= kSetCloses;
+            step.n_above = collect(player, group, planned);
+            planned.steps.push_back(step);
             path.pop_back();
         }
     }
@@ -126,16 +126,18 @@ class Planner {
     // Writes down the players above, and the sets of `player` with them in the order in which the kernel makes
     // them: the player alone; then for each player above, that pair, followed by its sets with players further on.
     std::int32_t collect(std::int32_t player, SetChunk& group, SetTree& planned) {
-        const auto begin = planned.above.size();
-        for (std::int32_t level = 0; level < static_cast<std::int32_t>(player_at_.size()); ++level)
-            if (player_at_[at(level)] != player && last_level_[at(player_at_[at(level)])] == level)
-                planned.above.push_back(level);
-        const auto n_above = static_cast<std::int32_t>(planned.above.size() - begin);
+        others_.clear();
+        for (const auto& edge : edges_)
+            if (edge.player != player && last_place_[at(edge.player)] == edge.place_below) {
+                planned.above.push_back(edge.place_below);
+                others_.push_back(group.chunk->players[at(edge.player)]);
+            }
+        const auto n_above = static_cast<std::int32_t>(others_.size());
         most_players_ = std::max(most_players_, n_above + 1);
         if (n_places_ + planned.slots.size() + n_choices(n_above) > kMaxPlaces)
             throw TooManySets("too many sets on the paths");
         members_.assign(1, group.chunk->players[at(player)]);
-        add_sets(std::span(planned.above).subspan(begin), group, planned);
+        add_sets(others_, group, planned);
         return n_above;
     }
 
@@ -149,7 +151,7 @@ class Planner {
         return sum;
     }
 
-    void add_sets(std::span<const std::int32_t> above, SetChunk& group, SetTree& planned) {
+    void add_sets(std::span<const std::int32_t> others, SetChunk& group, SetTree& planned) {
         const auto order = static_cast<int>(members_.size());
         listener_.tick();
         if (order >= out_.min_order) {
@@ -159,42 +161,13 @@ class Planner {
             planned.slots.push_back(it->second);
         }
         if (order == out_.max_order) return;
-        for (std::size_t i = 0; i < above.size(); ++i) {
-            const auto other = group.chunk->players[at(player_at_[at(above[i])])];
-            const auto place = std::upper_bound(members_.begin(), members_.end(), other);
+        for (std::size_t i = 0; i < others.size(); ++i) {
+            const auto place = std::upper_bound(members_.begin(), members_.end(), others[i]);
             const auto offset = place - members_.begin();
-            members_.insert(place, other);
-            add_sets(above.subspan(i + 1), group, planned);
+            members_.insert(place, others[i]);
+            add_sets(others.subspan(i + 1), group, planned);
             members_.erase(members_.begin() + offset);
         }
-    }
-
-    void plan_tiles(const Chunk& chunk, SetTree& planned) {
-        n_places_ += planned.slots.size();
-        const int n_tiles = (planned.n_points + kMaxTile - 1) / kMaxTile;
-        for (int i = 0; i < n_tiles; ++i) {
-            const int first = planned.n_points * i / n_tiles;
-            const int n_points = planned.n_points * (i + 1) / n_tiles - first;
-            const auto size = tile_doubles(chunk, planned, n_points);
-            planned.tiles.push_back({first, n_points, planned.expansion_size, size});
-            planned.expansion_size += size;
-        }
-    }
-
-    // As `SetExpander` writes them.
-    static std::size_t tile_doubles(const Chunk& chunk, const SetTree& planned, int n_points) {
-        const auto points = static_cast<std::size_t>(n_points), outputs = at(chunk.n_outputs);
-        std::size_t out = points;
-        for (const auto& step : planned.steps) {
-            const Split split = (*planned.tree)[step.split];
-            const std::size_t repeated = split.above >= 0 ? 1 : 0;
-            if (step.kind == SetStep::Kind::descend) out += 3 * points + repeated;
-            if (step.kind == SetStep::Kind::twig) out += outputs * (4 * points + repeated);
-            if (step.kind == SetStep::Kind::close)
-                for (const auto child : split.child)
-                    out += 2 * points + (child < 0 ? 2 * points + repeated + outputs : 0);
-        }
-        return out;
     }
 
     static bool is_before(const std::vector<std::int32_t>& a, const std::vector<std::int32_t>& b) {
@@ -262,8 +235,12 @@ class Planner {
     SetProgram out_;
     SetNumbers numbers_;
     std::unordered_map<std::int32_t, std::int32_t> local_;  // number of a set → the chunk's own
-    std::vector<std::int32_t> last_level_;                  // by player: of its last edge on the path, or -1
-    std::vector<std::int32_t> player_at_;                   // by level
+    struct Edge {
+        std::int32_t player, place_below;
+    };
+    std::vector<Edge> edges_;               // on the path, by level
+    std::vector<std::int32_t> last_place_;  // by player: below its last edge on the path; 0 if there is none
+    std::vector<std::int32_t> others_;      // the players above, as the model numbers them
     std::vector<std::int32_t> members_;
     int most_players_ = 0;
     std::size_t n_places_ = 0;

@@ -2,10 +2,10 @@
 //
 // The index of a set T is Σ_v V ∫ Π_{i∈T}(a_i-c_i) Π_{j∉T} u_j dμ, summed over the leaves v below which all of
 // T's players occur. With γ = (a-c)/u of a player's last edge on the path, the product of the set's γ changes at
-// each edge of one of its players, and only that factor changes; so, as for values, edge by edge:
+// each edge of one of its players, and only that factor changes; so, as for values, split by split:
 //
-//   return over edge e of player i    for every choice of other players above e:
-//                                     φ_{i, j, …} += Σ_k H[k] · difference_k · γ_j[k] · …
+//   at a split of player i    for every choice of other players above:
+//                             φ_{i, j, …} += δ · Σ_k κ_k · C_k · (G_rare - G_common)_k · γ_j[k] · …
 //
 // `plan_sets` numbers the sets that meet on some path, once, and writes down the walk. Sets that never meet have
 // index zero and do not exist here.
@@ -18,31 +18,32 @@
 #include <vector>
 
 #include "compile/program.hpp"
-#include "compile/tiles.hpp"
 
 namespace linear_treeshap {
 
+// Where C and G of a split are kept, and what the edge to it says of its player: that of the root, to which no edge
+// leads, is 0.
+constexpr std::int32_t place_below(std::int32_t level, std::size_t side) {
+    return 1 + 2 * level + static_cast<std::int32_t>(side);
+}
+
+// C is carried to the children of a split that are splits; and the split is closed when G of both is known.
+using SetOp = std::uint8_t;
+inline constexpr SetOp kSetCloses = 8, kSetIsRepeated = 4, kSetRareIsLeaf = 2, kSetCommonIsLeaf = 1;
+
 struct SetStep {
-    enum class Kind : std::uint8_t {
-        descend,  // carry C over the edge to an inner child, and keep the state of its player
-        close,    // H of both children is known, or the child is a leaf: collect
-        twig,     // both children are leaves: collect, by tables of what the row can do here
-    };
-    Kind kind;
-    std::uint8_t side;  // descend: which child; others: which child of its parent this is
+    SetOp op;  // some of these, added up
     std::int32_t split;
-    std::int32_t level;    // where C and H of this split, and the state of its edge, live
-    std::int32_t n_above;  // others: distinct players above, without its own
+    std::int32_t place, level;
+    std::int32_t above;    // the place below its player's closest edge above; 0 if there is none
+    std::int32_t n_above;  // of one that closes: distinct players above, without its own
 };
 
 struct SetTree {
     const Tree* tree;
     std::vector<SetStep> steps;
-    std::vector<std::int32_t> above;  // of each step that collects: the levels of the last edges of the players above
-    std::vector<std::int32_t> slots;  // of each step that collects: the sets it adds to, see `Planner::collect`
-    std::vector<PointTile> tiles;
-    std::size_t expansion_begin = 0;
-    std::size_t expansion_size = 0;  // doubles
+    std::vector<std::int32_t> above;  // of each step that closes: the places below the last edges of the players above
+    std::vector<std::int32_t> slots;  // of each step that closes: the sets it adds to, see `Planner::collect`
     int n_points = 0;
     int n_levels = 0;
 };
@@ -59,10 +60,6 @@ struct SetChunk {
     std::vector<SetTree> trees;
     std::vector<std::int32_t> sets;  // chunk's numbering → model's, increasing
     std::vector<Share> shares;       // given in this order, smaller sets first
-    std::size_t n_splits = 0;
-    std::size_t expansion_begin = 0;
-    std::size_t expansion_size = 0;  // doubles
-    int max_levels = 0;
 };
 
 struct SetProgram {
@@ -71,7 +68,6 @@ struct SetProgram {
     Rules rules;
     std::vector<SetChunk> chunks;
     std::vector<std::vector<std::int32_t>> sets;  // players, increasing; smaller sets first, then by players
-    std::size_t expansion_size = 0;               // doubles
 };
 
 struct TooManySets : std::length_error {

@@ -30,62 +30,17 @@
 #include <vector>
 
 #include "compile/program.hpp"
-#include "compile/tiles.hpp"
 #include "kernels/conditions.hpp"
 #include "kernels/isa.hpp"
+#include "kernels/lanes.hpp"
 #include "kernels/simd.hpp"
 #include "run/worker.hpp"
 
 LTS_BEGIN_ISA
 namespace linear_treeshap::LTS_ISA {
 
-// A vector of quads, or of whatever is wider.
-template <class Vector>
-struct In;
-template <>
-struct In<Quad> {
-    static constexpr int kLanes = 4;
-    LTS_INLINE static Quad load(const double* from) { return load_quad(from); }
-    LTS_INLINE static void store(double* to, Quad a) { store_quad(to, a); }
-    LTS_INLINE static Quad all(double x) { return spread(x); }
-};
-template <>
-struct In<Vec> {
-    static constexpr int kLanes = LTS_ISA::kLanes;
-    LTS_INLINE static Vec load(const double* from) { return LTS_ISA::load(from); }
-    LTS_INLINE static void store(double* to, Vec a) { LTS_ISA::store(to, a); }
-    LTS_INLINE static Vec all(double x) { return broadcast(x); }
-};
+// Quads, or whatever is wider.
 using Wide = std::conditional_t<(kLanes > 4), Vec, Quad>;
-
-// Two vectors that take each operation together, so that a split is read once for both.
-struct Pair {
-    Vec first, second;
-};
-LTS_INLINE Pair operator+(Pair a, Pair b) { return {a.first + b.first, a.second + b.second}; }
-LTS_INLINE Pair operator-(Pair a, Pair b) { return {a.first - b.first, a.second - b.second}; }
-LTS_INLINE Pair operator*(Pair a, Pair b) { return {a.first * b.first, a.second * b.second}; }
-LTS_INLINE Pair operator/(Pair a, Pair b) { return {a.first / b.first, a.second / b.second}; }
-LTS_INLINE Pair fma(Pair a, Pair b, Pair c) {
-    return {fma(a.first, b.first, c.first), fma(a.second, b.second, c.second)};
-}
-LTS_INLINE void put_ones(unsigned bits, Vec& to) { to = where(mask_of(bits), broadcast(1.0)); }
-LTS_INLINE void put_ones(unsigned bits, Pair& to) {
-    put_ones(bits, to.first);
-    put_ones(bits >> kLanes, to.second);
-}
-template <>
-struct In<Pair> {
-    static constexpr int kLanes = 2 * LTS_ISA::kLanes;
-    LTS_INLINE static Pair load(const double* from) {
-        return {LTS_ISA::load(from), LTS_ISA::load(from + LTS_ISA::kLanes)};
-    }
-    LTS_INLINE static void store(double* to, Pair a) {
-        LTS_ISA::store(to, a.first);
-        LTS_ISA::store(to + LTS_ISA::kLanes, a.second);
-    }
-    LTS_INLINE static Pair all(double x) { return {broadcast(x), broadcast(x)}; }
-};
 // Where there are registers enough.
 using WidestLanes = std::conditional_t<(kLanes > 4), Pair, Vec>;
 
@@ -121,11 +76,7 @@ struct RowsInLanes {
     static constexpr unsigned kAllRows = (1U << kRows) - 1;
     static constexpr std::size_t kPhiLanes = kRows;
 
-    LTS_INLINE static Lanes number(unsigned bits) {
-        Lanes out;
-        put_ones(bits, out);
-        return out;
-    }
+    LTS_INLINE static Lanes number(unsigned bits) { return In<Lanes>::ones(bits); }
     LTS_INLINE static Lanes at_points(const double* numbers, int v) { return In<Lanes>::all(numbers[v]); }
 };
 

@@ -6,6 +6,7 @@
 #include <cstddef>
 #include <cstdint>
 #include <span>
+#include <type_traits>
 
 #include "compile/program.hpp"
 #include "kernels/isa.hpp"
@@ -56,6 +57,31 @@ LTS_INLINE std::uint64_t goes_left(const Program& program, const Condition& cond
     if (condition.category_set >= 0) [[unlikely]]
         return in_set<kRows>(column, program.category_sets[at(condition.category_set)], condition.missing_left);
     return at_most<kRows>(column, static_cast<Number>(condition.threshold), condition.missing_left);
+}
+
+// For every condition of a chunk, which rows of some blocks go left: left[condition][block]. After the last comes
+// what nobody asks: no row says yes.
+template <int kRows, class Number>
+[[gnu::noinline]] void answer(const Program& program, const Conditions& conditions, const Number* x,
+                              std::size_t block_numbers, std::size_t n_blocks, std::uint64_t* left) {
+    std::size_t i = 0;
+    const auto compare = [&](const Number* column, std::size_t end, auto missing_left) LTS_INLINED {
+        for (; i < end; ++i) {
+            const auto threshold = static_cast<Number>(conditions.thresholds[i]);
+            for (std::size_t b = 0; b < n_blocks; ++b)
+                put_at_most<kRows>(column + b * block_numbers, threshold, missing_left, left++);
+        }
+    };
+    for (const auto& column : conditions.columns) {
+        const Number* const numbers = x + at(column.feature) * kBlockRows;
+        column.missing_left ? compare(numbers, column.end, std::true_type())
+                            : compare(numbers, column.end, std::false_type());
+    }
+    for (const auto& question : conditions.categories)
+        for (std::size_t b = 0; b < n_blocks; ++b)
+            *left++ = in_set<kRows>(x + b * block_numbers + at(question.feature) * kBlockRows,
+                                    program.category_sets[at(question.category_set)], question.missing_left);
+    std::fill_n(left, n_blocks, 0);
 }
 
 // The outcome of a tree that is one table, for each row.

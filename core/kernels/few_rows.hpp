@@ -11,7 +11,6 @@
 #include <vector>
 
 #include "compile/program.hpp"
-#include "compile/tiles.hpp"
 #include "kernels/block_walk.hpp"
 #include "kernels/bunch_walk.hpp"
 #include "kernels/conditions.hpp"
@@ -25,6 +24,15 @@ namespace linear_treeshap::LTS_ISA {
 
 // Lanes: of quadrature points of one row.
 struct OneByOne {};
+
+// Calls a function whose template argument is a number of vectors, at most kMost.
+template <int kMost, class Function>
+void with_vectors(int n_vectors, const Function& function) {
+    if constexpr (kMost == 1)
+        function.template operator()<1>();
+    else
+        n_vectors >= kMost ? function.template operator()<kMost>() : with_vectors<kMost - 1>(n_vectors, function);
+}
 
 // Rows go through a bunch one after the other, or as many at once as there are lanes: it is read from afar once. They
 // are of one half of a block.
@@ -196,7 +204,7 @@ class FewRows {
             else if (n_points <= In<Quad>::kLanes)
                 walk(bunch, BunchPoints<OneRow<Quad, 1>>(rule, first, n_points));
             else
-                with_points<kMostPoints / In<Wide>::kLanes>(
+                with_vectors<kMostPoints / In<Wide>::kLanes>(
                     n_vectors(n_points), [&]<int V>() { walk(bunch, BunchPoints<Rows<V>>(rule, first, n_points)); });
         }
     }

@@ -1,5 +1,4 @@
-// Which rows of a block satisfy which edges of a tree. (The kernel of values asks each condition of a chunk once, and
-// needs this of repeated players only.)
+// Which rows of a block satisfy which edges of a tree.
 #pragma once
 
 #include <cstddef>
@@ -19,9 +18,10 @@ LTS_INLINE void find_satisfied(const Program& program, const Chunk& chunk, const
     const Tree here = tree;  // copies, which no store can change
     const Conditions conditions = chunk.conditions;
     for (std::int32_t i = 0; i < here.n_splits; ++i) {
-        const Split split = here[i];
-        const std::uint64_t left = goes_left<kBlockRows>(program, conditions[at(split.asks)], x);
-        const std::uint64_t above = split.above < 0 ? ~std::uint64_t{0} : satisfied[split.above];
+        const PackedSplit& split = here.first_split[i];
+        const std::uint64_t left = goes_left<kBlockRows>(program, conditions[at(split.asks())], x);
+        const std::int32_t back = split.is_repeated ? here.chunk_repeats[split.who].back : 0;
+        const std::uint64_t above = back == 0 ? ~std::uint64_t{0} : satisfied[2 * i - back];
         satisfied[2 * i] = left & above;
         satisfied[2 * i + 1] = ~left & above;
         and_left(at(i), left);

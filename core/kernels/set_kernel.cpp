@@ -1,153 +1,35 @@
-// The walk that collects the indices of sets of players, rows in SIMD lanes (see set_plan.hpp).
+// The walk that collects the indices of sets of players (see set_plan.hpp), rows in SIMD lanes.
 //
-//   descend   C_child[k] = C[k] · factor_k          keep the state of the edge's player
-//   leaf      H[k] = C[k] · value                   ascend   H = H_left + H_right
-//   return    D[k] = H[k] · difference_k            φ_{i} += Σ_k D[k]
-//             for each other player above: D'[k] = D[k] · γ_k, φ_{i, j} += Σ_k D'[k], and so on from D'
+// It is that of blocks of rows (block_walk.hpp), with as few rows as leave φ in a near cache: by one number δ for the
+// two edges of a split, whose sides are the rare and the common one. C starts as ω, and f = w + τ·δ:
 //
-// Both edges of a split have the same players above them, so their D are added first. γ is a constant of the edge
-// where the row satisfies it, and the same for all edges where it does not: the sum over points of the last γ is
-// taken for both, with no γ in lanes, and then selected. What a row can do at a split whose children are both leaves
-// is one of three things; H and D are precomputed for each of them.
+//   carry   C_rare = C · f     C_common = C - C_rare       keep what both edges say of the player
+//   close   D = κ · C · (G_rare - G_common)                φ_{i} += δ · Σ_k D[k]
+//           for each other player above: D' = D · γ,       φ_{i, j} += δ · Σ_k D'[k], and so on from D'
+//           G = G_common + f · (G_rare - G_common)
+//
+// γ is a constant of the edge where the row satisfies it, and the same for all edges where it does not: the sum over
+// points of the last γ is taken for both, with no γ in lanes, and then selected.
 
 #include "kernels/set_kernel.hpp"
 
 #include <algorithm>
 #include <array>
 #include <cstring>
-#include <vector>
+#include <type_traits>
 
+#include "kernels/block_walk.hpp"
 #include "kernels/conditions.hpp"
-#include "kernels/edge_constants.hpp"
 #include "kernels/isa.hpp"
-#include "kernels/satisfied.hpp"
+#include "kernels/lanes.hpp"
 #include "kernels/simd.hpp"
 
 LTS_BEGIN_ISA
 namespace linear_treeshap::LTS_ISA {
 namespace {
 
-constexpr int kVectors = 2;
-
-// ---- constants ------------------------------------------------------------------------------------
-
-// Writes the constants of a tile in the order in which `SetWalk` reads them.
-class SetExpander {
-  public:
-    SetExpander(const Chunk& chunk, const SetTree& tree, const Rule& rule, const PointTile& tile, double* out)
-        : chunk_(chunk),
-          tree_(tree),
-          rule_(rule),
-          first_(tile.first),
-          n_points_(tile.n_points),
-          n_outputs_(chunk.n_outputs),
-          out_(out) {
-        for (std::int32_t i = 0; i < tree.tree->n_splits; ++i) {
-            const auto above = (*tree.tree)[i].above;
-            rest_above_.push_back(above < 0 ? 0.0 : rest_with(above));
-        }
-    }
-
-    void run() {
-        for (int k = 0; k < n_points_; ++k) *out_++ = -1.0 / rule_.absent[at(first_ + k)];
-        for (const auto& step : tree_.steps) {
-            const Split split = (*tree_.tree)[step.split];
-            if (step.kind == SetStep::Kind::descend) {
-                write_factors(split, step.side);
-                for (int k = 0; k < n_points_; ++k) *out_++ = gamma_satisfied(step, k);
-            } else if (step.kind == SetStep::Kind::twig) {
-                for (int output = 0; output < n_outputs_; ++output) write_twig(split, output);
-            } else {
-                for (int side = 0; side < 2; ++side) write_side(split, side);
-            }
-        }
-    }
-
-  private:
-    // 1 - c with an edge, from the covers: where c is near 1, all of its digits would cancel. Both terms are positive.
-    double rest_with(std::int32_t edge) const {
-        const Split split = (*tree_.tree)[edge / 2];
-        return rest_above_[at(edge / 2)] + split.absent_above * split.ratio[1 - edge % 2];
-    }
-    // γ of a player that is satisfied: (1-c)/u. Where it is not, γ is -1/(1-t), whatever c is.
-    double gamma_satisfied(const SetStep& step, int k) const {
-        const Split split = (*tree_.tree)[step.split];
-        const double c = split.absent_above * split.ratio[step.side];
-        const auto point = at(first_ + k);
-        return rest_with(2 * step.split + step.side) / (rule_.point[point] + rule_.absent[point] * c);
-    }
-
-    double leaf_value(const Split& split, int side, int output) const {
-        return chunk_.values_of(~split.child[side])[output];
-    }
-
-    void write_factors(const Split& split, int side) {
-        for (int k = 0; k < n_points_; ++k) {
-            const auto constants = edge_constants(split, side, rule_, first_ + k);
-            *out_++ = constants.factor[kUnsatisfied];
-            *out_++ = constants.factor[kSatisfied];
-        }
-        if (split.above >= 0) *out_++ = split.ratio[side];
-    }
-
-    void write_side(const Split& split, int side) {
-        if (split.child[side] < 0) {
-            write_factors(split, side);
-            for (int output = 0; output < n_outputs_; ++output) *out_++ = leaf_value(split, side, output);
-        }
-        for (int k = 0; k < n_points_; ++k) {
-            const auto constants = edge_constants(split, side, rule_, first_ + k);
-            *out_++ = constants.difference[kUnsatisfied];
-            *out_++ = constants.difference[kSatisfied];
-        }
-    }
-
-    // For a row that goes left, and for one that goes right: H and D, with C = 1.
-    void write_twig(const Split& split, int output) {
-        const double value[2] = {leaf_value(split, 0, output), leaf_value(split, 1, output)};
-        for (int k = 0; k < n_points_; ++k) {
-            const EdgeConstants edge[2] = {edge_constants(split, 0, rule_, first_ + k),
-                                           edge_constants(split, 1, rule_, first_ + k)};
-            for (int goes = 0; goes < 2; ++goes) {
-                double h = 0.0, d = 0.0;
-                for (int side = 0; side < 2; ++side) {
-                    const auto state = side == goes ? kSatisfied : kUnsatisfied;
-                    const double term = edge[side].factor[state] * value[side];
-                    h += term;
-                    d += term * edge[side].difference[state];
-                }
-                out_[2 * k + goes] = h;
-                out_[2 * (n_points_ + k) + goes] = d;
-            }
-        }
-        out_ += 4 * n_points_;
-        if (split.above >= 0) *out_++ = split.ratio[0] * value[0] + split.ratio[1] * value[1];
-    }
-
-    const Chunk& chunk_;
-    const SetTree& tree_;
-    const Rule& rule_;
-    int first_, n_points_, n_outputs_;
-    std::vector<double> rest_above_;  // of each split, 1 - c of its player's edges above
-    double* out_;
-};
-
-void expand(const SetProgram& program, const SetChunk& chunk, double* out) {
-    for (const auto& tree : chunk.trees)
-        for (const auto& tile : tree.tiles)
-            SetExpander(*chunk.chunk, tree, program.rules.at(tree.n_points), tile,
-                        out + tree.expansion_begin + tile.begin)
-                .run();
-}
-
-// ---- the walk -------------------------------------------------------------------------------------
-
-// An edge on the path: which rows satisfy it, and its player's γ where they do.
-template <int V>
-struct Edge {
-    std::array<Mask, V> satisfied;
-    const double* gamma;  // [K]
-};
+// Points at which a tree is walked at once, at most: D should stay in registers.
+constexpr int kMostPoints = kLanes > 4 ? kMaxBlockPoints : 4;
 
 // Sets to which a walk adds before it looks up: some milliseconds, or less than one tree.
 constexpr std::size_t kSetsAtOnce = std::size_t{1} << 20;
@@ -166,249 +48,437 @@ struct Patience {
     }
 };
 
-template <int K, int V>
-struct SetWalk {
-    const SetTree& tree;
-    int n_outputs, min_order, max_order;
-    const double* unsatisfied;  // [K] γ where an edge is not satisfied
-    const std::uint64_t* satisfied;
-    int shift;        // first row of the group within the block
-    double* phi;      // [set][output][V vectors]
-    double* stack_c;  // [level][K][V vectors]
-    Edge<V>* edges;   // [level] the edge taken there
-    double* stack_h;  // [level][side][output][K][V vectors]
+// An edge on the path, and those above of the same player.
+template <class Lanes>
+struct alignas(32) PathEdge {
+    static constexpr std::size_t kMostGroups = std::is_same_v<Lanes, Vec> ? 1 : 4;
 
-    using Tile = std::array<std::array<Vec, V>, K>;
-    using Masks = std::array<Mask, V>;
-    static constexpr std::size_t kTileDoubles = std::size_t{K} * V * kLanes;
+    std::array<double, kMaxBlockPoints> gamma;  // of rows that satisfy them: (1-c)/u
+    std::uint64_t rows;                         // that do: a bit each
+    double absent, rest;                        // c, and 1 - c, of which no digit has cancelled
+    std::array<typename In<Lanes>::Mask, kMostGroups> satisfied;
+};
 
-    template <class Make>
-    LTS_INLINE static Tile each(const Make& make) {
-        Tile out;
-        for (int k = 0; k < K; ++k)
-            for (int v = 0; v < V; ++v) out[at(k)][at(v)] = make(k, v);
-        return out;
-    }
-    LTS_INLINE static Tile load_tile(const double* p) {
-        return each([&](int k, int v) { return load(p + (k * V + v) * kLanes); });
-    }
-    LTS_INLINE static void store_tile(double* p, const Tile& tile) {
-        for (int k = 0; k < K; ++k)
-            for (int v = 0; v < V; ++v) store(p + (k * V + v) * kLanes, tile[at(k)][at(v)]);
-    }
-    LTS_INLINE Masks masks(std::int32_t edge) const {
-        Masks out;
-        for (int v = 0; v < V; ++v) out[at(v)] = mask_of(satisfied[edge] >> (shift + v * kLanes));
-        return out;
-    }
-    LTS_INLINE double* h_of(std::int32_t level, int side, int output) const {
-        return stack_h + ((at(level) * 2 + at(side)) * at(n_outputs) + at(output)) * kTileDoubles;
-    }
+// What a walk reads and writes, beside the tree. Rows are in groups of as many as there are lanes.
+template <class Lanes>
+struct SetMemory {
+    const std::uint64_t* left;  // by condition of the chunk: a bit for each row of a block that goes left
+    int first_row, n_groups;
+    double* phi;             // [set][output][group]
+    PathEdge<Lanes>* edges;  // by place
+    double* stack;           // [place][output][group][point] G; and until the last output's is known, C in its place
+};
 
-    // pairs[2k] where a mask is not set, pairs[2k + 1] where it is.
-    LTS_INLINE static Tile choose(const Masks& mask, const double* pairs) {
-        Tile out;
-        for (int k = 0; k < K; ++k) {
-            const Vec no = broadcast(pairs[2 * k]), yes = broadcast(pairs[2 * k + 1]);
-            for (int v = 0; v < V; ++v) out[at(k)][at(v)] = select(mask[at(v)], yes, no);
-        }
-        return out;
-    }
-    LTS_INLINE static Tile product(const Tile& a, const Tile& b) {
-        return each([&](int k, int v) { return a[at(k)][at(v)] * b[at(k)][at(v)]; });
+template <class Lanes, int K>
+class SetWalk {
+  public:
+    SetWalk(const SetProgram& program, const SetTree& tree, const Chunk& chunk, const BlockPoints<K>& points,
+            const SetMemory<Lanes>& memory)
+        : tree_(tree),
+          splits_(tree.tree->first_split),
+          values_(chunk.leaf_value.data()),
+          p_(points),
+          m_(memory),
+          n_outputs_(chunk.n_outputs),
+          min_order_(program.min_order),
+          max_order_(program.max_order),
+          set_doubles_(at(chunk.n_outputs * memory.n_groups) * kRows) {
+        for (std::size_t k = 0; k < K; ++k) unsatisfied_[k] = In<Lanes>::all(-1.0 / points.absent[k]);
     }
 
-    // C over one edge.
-    LTS_INLINE Tile over(const Tile& c, const Split& split, std::int32_t edge, const double*& constants) const {
-        Tile factor = choose(masks(edge), constants);
-        constants += 2 * K;
-        if (split.above >= 0) {
-            const Masks above = masks(split.above);
-            const Vec ratio = broadcast(*constants++);
-            factor = each([&](int k, int v) { return select(above[at(v)], factor[at(k)][at(v)], ratio); });
-        }
-        return product(c, factor);
-    }
-
-    LTS_INLINE void descend(const SetStep& step, const Split& split, const double*& constants) const {
-        const std::int32_t edge = 2 * step.split + step.side;
-        double* const from = stack_c + at(step.level) * kTileDoubles;
-        store_tile(from + kTileDoubles, over(load_tile(from), split, edge, constants));
-        edges[step.level] = {masks(edge), constants};
-        constants += K;
-    }
-
-    // H of a child, and D over the edge to it.
-    struct Sums {
-        Tile h, d;
-    };
-
-    LTS_INLINE Sums close_side(const SetStep& step, const Split& split, int side, int output,
-                               const double*& constants) const {
-        const std::int32_t edge = 2 * step.split + side;
-        Sums out;
-        if (split.child[side] >= 0) {
-            out.h = load_tile(h_of(step.level + 1, side, output));
-        } else {
-            const Tile c = over(load_tile(stack_c + at(step.level) * kTileDoubles), split, edge, constants);
-            const Vec value = broadcast(constants[output]);
-            constants += n_outputs;
-            out.h = each([&](int k, int v) { return c[at(k)][at(v)] * value; });
-        }
-        out.d = product(out.h, choose(masks(edge), constants));
-        constants += 2 * K;
-        if (split.above >= 0) {
-            const Masks above = masks(split.above);
-            out.d = each([&](int k, int v) { return where(above[at(v)], out.d[at(k)][at(v)]); });
-        }
-        return out;
-    }
-
-    LTS_INLINE Tile close(const SetStep& step, const Split& split, int output, const double*& constants) const {
-        const Sums left = close_side(step, split, 0, output, constants);
-        const Sums right = close_side(step, split, 1, output, constants);
-        store_tile(h_of(step.level, step.side, output),
-                   each([&](int k, int v) { return left.h[at(k)][at(v)] + right.h[at(k)][at(v)]; }));
-        return each([&](int k, int v) { return left.d[at(k)][at(v)] + right.d[at(k)][at(v)]; });
-    }
-
-    LTS_INLINE Tile twig(const SetStep& step, const Split& split, int output, const double*& constants) const {
-        const Tile c = load_tile(stack_c + at(step.level) * kTileDoubles);
-        const Masks right = masks(2 * step.split + 1);
-        Tile h = choose(right, constants), d = choose(right, constants + 2 * K);
-        constants += 4 * K;
-        if (split.above >= 0) {
-            const Masks above = masks(split.above);
-            const Vec otherwise = broadcast(*constants++);
-            h = each([&](int k, int v) { return select(above[at(v)], h[at(k)][at(v)], otherwise); });
-            d = each([&](int k, int v) { return where(above[at(v)], d[at(k)][at(v)]); });
-        }
-        store_tile(h_of(step.level, step.side, output), product(c, h));
-        return product(c, d);
-    }
-
-    LTS_INLINE static void add(double* to, const std::array<Vec, V>& sum) {
-        for (int v = 0; v < V; ++v) store(to + v * kLanes, load(to + v * kLanes) + sum[at(v)]);
-    }
-    LTS_INLINE double* phi_of(std::int32_t set, int output) const {
-        return phi + (at(set) * at(n_outputs) + at(output)) * (V * kLanes);
-    }
-    LTS_INLINE static std::array<Vec, V> sum_of(const Tile& d) {
-        std::array<Vec, V> out = d[0];
-        for (int k = 1; k < K; ++k)
-            for (int v = 0; v < V; ++v) out[at(v)] = out[at(v)] + d[at(k)][at(v)];
-        return out;
-    }
-
-    // Σ_k D[k]·γ_k for γ that is the same in all lanes.
-    LTS_INLINE static std::array<Vec, V> sum_with(const Tile& d, const double* gamma) {
-        std::array<Vec, V> sum;
-        for (int k = 0; k < K; ++k) {
-            const Vec g = broadcast(gamma[k]);
-            for (int v = 0; v < V; ++v) sum[at(v)] = k == 0 ? d[0][at(v)] * g : fma(d[at(k)][at(v)], g, sum[at(v)]);
-        }
-        return sum;
-    }
-
-    // Adds D times the γ of every choice of players above; `order` of them are in D already.
-    LTS_INLINE void collect_last(const Tile& d, const std::int32_t* above, std::int32_t n_above, int output,
-                                 const std::int32_t*& slots) const {
-        const auto otherwise = sum_with(d, unsatisfied);
-        // Compilers cannot know that φ does not overlap what is read here, and would read it again every time.
-        const Edge<V>* const path = edges;
-        double* const to = phi_of(0, output);
-        const std::size_t set_doubles = at(n_outputs) * V * kLanes;
-        const std::int32_t* slot = slots;
-        for (const std::int32_t* const end = above + n_above; above != end; ++above, ++slot) {
-            const auto& edge = path[*above];
-            auto sum = sum_with(d, edge.gamma);
-            for (int v = 0; v < V; ++v) sum[at(v)] = select(edge.satisfied[at(v)], sum[at(v)], otherwise[at(v)]);
-            add(to + at(*slot) * set_doubles, sum);
-        }
-        slots = slot;
-    }
-    void collect_more(const Tile& d, int order, const std::int32_t* above, std::int32_t n_above, int output,
-                      const std::int32_t*& slots) const {
-        if (order + 1 == max_order) return collect_last(d, above, n_above, output, slots);
-        for (std::int32_t i = 0; i < n_above; ++i) {
-            const auto& edge = edges[above[i]];
-            const Tile more = each([&](int k, int v) {
-                const Vec no = broadcast(unsatisfied[k]), yes = broadcast(edge.gamma[k]);
-                return d[at(k)][at(v)] * select(edge.satisfied[at(v)], yes, no);
-            });
-            if (order + 1 >= min_order) add(phi_of(*slots++, output), sum_of(more));
-            collect_more(more, order + 1, above + i + 1, n_above - i - 1, output, slots);
-        }
-    }
-    LTS_INLINE void collect(const Tile& d, const SetStep& step, const std::int32_t* above, int output,
-                            const std::int32_t*& slots) const {
-        if (min_order == 1) add(phi_of(*slots++, output), sum_of(d));
-        if (max_order == 2) return collect_last(d, above, step.n_above, output, slots);
-        if (max_order > 2) collect_more(d, 1, above, step.n_above, output, slots);
+    static std::size_t stack_doubles(int n_levels, int n_outputs, int n_groups) {
+        return at(place_below(n_levels, 0)) * at(n_outputs) * at(n_groups) * kPointsDoubles;
     }
 
     // Returns false if the work must stop.
-    bool run(const double* constants, Patience& patience) const {
-        store_tile(stack_c, each([&](int, int) { return broadcast(1.0); }));
-        const std::int32_t* above = tree.above.data();
-        const std::int32_t* slots = tree.slots.data();
-        for (const auto& step : tree.steps) {
-            const Split split = (*tree.tree)[step.split];
-            if (step.kind == SetStep::Kind::descend) {
-                descend(step, split, constants);
-                continue;
-            }
-            const double* end = constants;
-            const std::int32_t* end_of_slots = slots;
-            for (int output = 0; output < n_outputs; ++output) {
-                end_of_slots = slots;
-                if (step.kind == SetStep::Kind::twig) {
-                    collect(twig(step, split, output, constants), step, above, output, end_of_slots);
-                    end = constants;
-                } else {
-                    end = constants;
-                    collect(close(step, split, output, end), step, above, output, end_of_slots);
-                }
-            }
-            if (!patience.goes_on(static_cast<std::size_t>(end_of_slots - slots) * at(n_outputs))) return false;
-            constants = end;
-            slots = end_of_slots;
-            above += step.n_above;
+    bool run(Patience& patience) const { return SetWalk(*this).run_here(patience); }
+
+  private:
+    using Points = std::array<Lanes, K>;
+    using Edge = PathEdge<Lanes>;
+
+    static constexpr bool kFew = std::is_same_v<Lanes, Vec>;  // rows, which are one group
+    static constexpr int kRows = In<Lanes>::kLanes;
+    static constexpr std::size_t kPointsDoubles = std::size_t{K} * kRows;
+
+    // Of a copy, which no store can change.
+    LTS_INLINE bool run_here(Patience& patience) {
+        Edge& none = m_.edges[0];
+        none.rows = ~std::uint64_t{0};
+        none.absent = 1.0;
+        none.rest = 0.0;
+        for (int i = 0; i < n_groups(); ++i)
+            for (int k = 0; k < K; ++k) store(c_at(0), i * K + k, In<Lanes>::all(p_.weight[at(k)]));
+        above_ = tree_.above.data();
+        slots_ = tree_.slots.data();
+        for (const auto& step : tree_.steps) {
+            const std::int32_t* const slots = slots_;
+            take(step);
+            if (!patience.goes_on(static_cast<std::size_t>(slots_ - slots) * at(n_outputs_ * n_groups()))) return false;
         }
         return true;
     }
+
+    LTS_INLINE int n_groups() const { return kFew ? 1 : m_.n_groups; }
+    LTS_INLINE static Lanes load(const double* from, int k) { return In<Lanes>::load(from + k * kRows); }
+    LTS_INLINE static void store(double* to, int k, Lanes a) { In<Lanes>::store(to + k * kRows, a); }
+    // Of the first group.
+    LTS_INLINE double* g_at(std::int32_t place, int output) const {
+        return m_.stack + at((place * n_outputs_ + output) * n_groups()) * kPointsDoubles;
+    }
+    LTS_INLINE double* c_at(std::int32_t place) const { return g_at(place, n_outputs_ - 1); }
+    // Those of a group.
+    LTS_INLINE unsigned of_group(std::uint64_t rows, int group) const {
+        return static_cast<unsigned>(rows >> (m_.first_row + group * kRows));
+    }
+    LTS_INLINE std::uint64_t goes_rare(const PackedSplit& split) const {
+        const std::uint64_t left = m_.left[split.asks()];
+        return split.rare_side() == 0 ? left : ~left;
+    }
+
+    // ---- splits -----------------------------------------------------------------------------------
+
+    // A split of a new player.
+    class MetNew {
+      public:
+        LTS_INLINE MetNew(const SetWalk& walk, const SetStep&, const PackedSplit& split)
+            : rare_(walk.goes_rare(split) >> walk.m_.first_row), ratio_(In<Lanes>::all(split.rare_ratio)) {
+            for (std::size_t k = 0; k < K; ++k) t_[k] = In<Lanes>::all(walk.p_.t[k]);
+        }
+
+        class Here {  // as some rows meet it
+          public:
+            Lanes delta;
+
+            LTS_INLINE Here(const MetNew& met, int group)
+                : delta(In<Lanes>::ones(static_cast<unsigned>(met.rare_ >> (group * kRows))) - met.ratio_) {
+                for (std::size_t k = 0; k < K; ++k) over_[k] = fma(delta, met.t_[k], met.ratio_);
+            }
+            LTS_INLINE Lanes to_rare(Lanes c, int k) const { return c * over_[at(k)]; }
+            LTS_INLINE Lanes to_common(Lanes c, int k) const { return c - c * over_[at(k)]; }
+            LTS_INLINE Lanes together(Lanes rare, Lanes common, int k) const {
+                return fma(over_[at(k)], rare - common, common);
+            }
+            // κ·x
+            LTS_INLINE Lanes by_kappa(Lanes x, int) const { return x; }
+
+          private:
+            Points over_;
+        };
+
+      private:
+        std::uint64_t rare_;
+        Lanes ratio_;
+        Points t_;
+    };
+
+    // And one of a repeated player. As τ may be so near to 1 that 1 - τ has no digits left, that is computed as
+    // (1-t)·c/u, and both edges have factors of their own.
+    class MetAgain {
+      public:
+        LTS_INLINE MetAgain(const SetWalk& walk, const SetStep& step, const PackedSplit& split)
+            : walk_(walk),
+              above_(walk.m_.edges[step.above].rows),
+              rare_(walk.goes_rare(split)),
+              ratio_(In<Lanes>::all(split.rare_ratio)),
+              other_(In<Lanes>::all(split.ratio_at(1))) {
+            const Quad c = spread(walk.m_.edges[step.above].absent);
+            for (std::size_t k = 0; k < kNumbers; k += 4) {
+                const Quad t = load_quad(&walk.p_.t[k]), absent = load_quad(&walk.p_.absent[k]) * c;
+                const Quad per_u = spread(1.0) / (t + absent);
+                store_quad(&tau_[k], t * per_u);
+                store_quad(&rest_[k], absent * per_u);
+                store_quad(&kappa_[k], c * per_u * per_u);
+            }
+        }
+
+        class Here {
+          public:
+            Lanes delta;
+
+            LTS_INLINE Here(const MetAgain& met, int group) : met_(met) {
+                const unsigned above = met.walk_.of_group(met.above_, group);
+                const unsigned rare = met.walk_.of_group(met.rare_, group);
+                const Lanes is_satisfied = In<Lanes>::ones(above), is_not = In<Lanes>::ones(~above);
+                rare_ = {met.ratio_ * is_not, met.ratio_ * is_satisfied, In<Lanes>::ones(above & rare)};
+                common_ = {met.other_ * is_not, met.other_ * is_satisfied, In<Lanes>::ones(above & ~rare)};
+                delta = rare_.goes - rare_.satisfied;
+            }
+            LTS_INLINE Lanes to_rare(Lanes c, int k) const { return c * over(rare_, k); }
+            LTS_INLINE Lanes to_common(Lanes c, int k) const { return c * over(common_, k); }
+            LTS_INLINE Lanes together(Lanes rare, Lanes common, int k) const {
+                return fma(over(rare_, k), rare, over(common_, k) * common);
+            }
+            LTS_INLINE Lanes by_kappa(Lanes x, int k) const { return x * In<Lanes>::all(met_.kappa_[at(k)]); }
+
+          private:
+            struct Side {
+                Lanes unsatisfied, satisfied;  // its ratio, of rows that are so above, else 0
+                Lanes goes;                    // 1 of those that are satisfied and go there
+            };
+            LTS_INLINE Lanes over(const Side& side, int k) const {
+                const Lanes rest = fma(side.satisfied, In<Lanes>::all(met_.rest_[at(k)]), side.unsatisfied);
+                return fma(side.goes, In<Lanes>::all(met_.tau_[at(k)]), rest);
+            }
+
+            const MetAgain& met_;
+            Side rare_, common_;
+        };
+
+      private:
+        static constexpr std::size_t kNumbers = BlockPoints<K>::kNumbers;
+
+        const SetWalk& walk_;
+        std::uint64_t above_, rare_;
+        Lanes ratio_, other_;
+        alignas(32) std::array<double, kNumbers> tau_, rest_, kappa_;
+    };
+    template <SetOp kOp>
+    using Met = std::conditional_t<(kOp & kSetIsRepeated) != 0, MetAgain, MetNew>;
+
+    // C, over the edges to children that are splits.
+    template <SetOp kOp>
+    LTS_INLINE void carry(const SetStep& step) {
+        constexpr bool to_rare = (kOp & kSetRareIsLeaf) == 0, to_common = (kOp & kSetCommonIsLeaf) == 0;
+        const PackedSplit& split = splits_[step.split];
+        const Met<kOp> met(*this, step, split);
+        const std::int32_t rare = place_below(step.level, 0), common = place_below(step.level, 1);
+        const double* from = c_at(step.place);
+        double *c_rare = c_at(rare), *c_common = c_at(common);
+        for (int i = 0; i < n_groups(); ++i) {
+            const typename Met<kOp>::Here here(met, i);
+            for (int k = 0; k < K; ++k) {
+                const Lanes c = load(from, k);
+                if constexpr (to_rare) store(c_rare, k, here.to_rare(c, k));
+                if constexpr (to_common) store(c_common, k, here.to_common(c, k));
+            }
+            from += kPointsDoubles;
+            c_rare += kPointsDoubles;
+            c_common += kPointsDoubles;
+        }
+        const std::uint64_t goes = goes_rare(split);
+        if constexpr (to_rare) keep_edge(m_.edges[step.above], split.ratio_at(0), split.ratio_at(1), goes, rare);
+        if constexpr (to_common) keep_edge(m_.edges[step.above], split.ratio_at(1), split.ratio_at(0), ~goes, common);
+    }
+    LTS_INLINE void keep_edge(const Edge& above, double ratio, double other, std::uint64_t rows,
+                              std::int32_t place) const {
+        Edge& edge = m_.edges[place];
+        const std::uint64_t here = above.rows & rows;
+        edge.rows = here;
+        for (int g = 0; g < n_groups(); ++g) edge.satisfied[at(g)] = In<Lanes>::mask(of_group(here, g));
+        edge.absent = above.absent * ratio;
+        edge.rest = above.rest + above.absent * other;
+        for (std::size_t k = 0; k < BlockPoints<K>::kNumbers; k += 4) {
+            const Quad u = fma(load_quad(&p_.absent[k]), spread(edge.absent), load_quad(&p_.t[k]));
+            store_quad(&edge.gamma[k], spread(edge.rest) / u);
+        }
+    }
+
+    // What is due to a split's player and its sets with those above, of some rows.
+    struct Due {
+        Points d;
+        Lanes delta;
+        Lanes unsatisfied;  // Σ D·γ where the other player's edge is not satisfied
+    };
+    // Groups whose D are at hand together. What an edge says is read once for all of them; but where they are few
+    // enough to stay in registers, nothing is quicker than one after the other.
+    static constexpr int kTogether = kFew || K <= 3 ? 1 : Edge::kMostGroups;
+    using AllDue = std::array<Due, kTogether>;
+
+    // G, from that of both children.
+    template <SetOp kOp>
+    LTS_INLINE void close(const SetStep& step) {
+        constexpr bool rare_is_leaf = (kOp & kSetRareIsLeaf) != 0, common_is_leaf = (kOp & kSetCommonIsLeaf) != 0;
+        const PackedSplit& split = splits_[step.split];
+        const Met<kOp> met(*this, step, split);
+        const std::int32_t* end_of_slots = slots_;
+        for (int output = 0; output < n_outputs_; ++output) {
+            const auto value = [&](std::size_t side) LTS_INLINED {
+                return values_[at(~split.child[side]) * at(n_outputs_) + at(output)];
+            };
+            const Lanes rare_leaf = In<Lanes>::all(rare_is_leaf ? value(0) : 0.0);
+            const Lanes common_leaf = In<Lanes>::all(common_is_leaf ? value(1) : 0.0);
+            const double* c = c_at(step.place);
+            const double* g_rare = g_at(place_below(step.level, 0), output);
+            const double* g_common = g_at(place_below(step.level, 1), output);
+            double* g = g_at(step.place, output);
+            AllDue due;
+            for (int first = 0; first < n_groups(); first += kTogether) {
+                const int n_due = kTogether == 1 ? 1 : n_groups();
+                for (int i = 0; i < n_due; ++i) {
+                    const typename Met<kOp>::Here here(met, first + i);
+                    due[at(i)].delta = here.delta;
+                    for (int k = 0; k < K; ++k) {
+                        Lanes rare, common;
+                        if constexpr (rare_is_leaf)
+                            rare = rare_leaf;
+                        else
+                            rare = load(g_rare, k);
+                        if constexpr (common_is_leaf)
+                            common = common_leaf;
+                        else
+                            common = load(g_common, k);
+                        due[at(i)].d[at(k)] = here.by_kappa(load(c, k), k) * (rare - common);
+                        store(g, k, here.together(rare, common, k));
+                    }
+                    c += kPointsDoubles;
+                    g_rare += kPointsDoubles;
+                    g_common += kPointsDoubles;
+                    g += kPointsDoubles;
+                }
+                end_of_slots = collect(due, first, n_due, step.n_above, output);
+            }
+        }
+        slots_ = end_of_slots;
+        above_ += step.n_above;
+    }
+
+    // ---- sets -------------------------------------------------------------------------------------
+
+    // Of the first group.
+    LTS_INLINE double* phi_of(std::int32_t set, int output) const {
+        return m_.phi + at(set) * set_doubles_ + at(output * n_groups()) * kRows;
+    }
+    // φ += δ·x
+    LTS_INLINE static void add(double* phi, Lanes delta, Lanes x) {
+        In<Lanes>::store(phi, fma(delta, x, In<Lanes>::load(phi)));
+    }
+    LTS_INLINE static Lanes sum_of(const Points& d) {
+        Lanes sum = d[0];
+        for (int k = 1; k < K; ++k) sum = sum + d[at(k)];
+        return sum;
+    }
+    LTS_INLINE static Points gamma_of(const Edge& edge) {
+        Points out;
+        for (std::size_t k = 0; k < K; ++k) out[k] = In<Lanes>::all(edge.gamma[k]);
+        return out;
+    }
+    // Σ D·γ
+    LTS_INLINE static Lanes sum_with(const Points& d, const Points& gamma) {
+        Lanes sum = d[0] * gamma[0];
+        for (int k = 1; k < K; ++k) sum = fma(d[at(k)], gamma[at(k)], sum);
+        return sum;
+    }
+
+    // Adds D, and D times the γ of every choice of players above, of some groups from the first on. Returns where the
+    // slots of the next step begin.
+    LTS_INLINE const std::int32_t* collect(AllDue& all, int first, int n_due, std::int32_t n_above, int output) const {
+        const std::int32_t *slots = slots_, *above = above_;
+        double* const to = phi_of(0, output) + first * kRows;
+        if (min_order_ == 1) {
+            double* phi = to + at(*slots++) * set_doubles_;
+            for (int i = 0; i < n_due; ++i, phi += kRows) add(phi, all[at(i)].delta, sum_of(all[at(i)].d));
+        }
+        if (max_order_ == 2) {
+            for (int i = 0; i < n_due; ++i) all[at(i)].unsatisfied = sum_with(all[at(i)].d, unsatisfied_);
+            for (const std::int32_t* const end = above + n_above; above != end; ++above) {
+                const Edge& edge = m_.edges[*above];
+                const Points gamma = gamma_of(edge);
+                const auto* satisfied = &edge.satisfied[at(first)];
+                double* phi = to + at(*slots++) * set_doubles_;
+                for (int i = 0; i < n_due; ++i, phi += kRows) {
+                    const Due& here = all[at(i)];
+                    add(phi, here.delta, In<Lanes>::choose(satisfied[i], sum_with(here.d, gamma), here.unsatisfied));
+                }
+            }
+        }
+        if (max_order_ > 2) {
+            const SetWalk walk = *this;  // copies, which may be known elsewhere
+            const AllDue copies = all;
+            const std::int32_t* const begin = slots;
+            for (int i = 0; i < n_due; ++i) {
+                slots = begin;
+                walk.collect_more(copies[at(i)].d, copies[at(i)].delta, 1, above_, n_above, output, first + i, slots);
+            }
+        }
+        return slots;
+    }
+    // `order` players are in D already.
+    [[gnu::noinline]] void collect_more(const Points& d, Lanes delta, int order, const std::int32_t* above,
+                                        std::int32_t n_above, int output, int group, const std::int32_t*& slots) const {
+        for (std::int32_t i = 0; i < n_above; ++i) {
+            const Edge& edge = m_.edges[above[i]];
+            Points more;
+            for (int k = 0; k < K; ++k)
+                more[at(k)] = d[at(k)] * In<Lanes>::choose(edge.satisfied[at(group)], In<Lanes>::all(edge.gamma[at(k)]),
+                                                           unsatisfied_[at(k)]);
+            if (order + 1 >= min_order_) add(phi_of(*slots++, output) + group * kRows, delta, sum_of(more));
+            if (order + 1 < max_order_)
+                collect_more(more, delta, order + 1, above + i + 1, n_above - i - 1, output, group, slots);
+        }
+    }
+
+    // ---- what a step does -------------------------------------------------------------------------
+
+    template <SetOp kOp>
+    LTS_INLINE void take(const SetStep& step) {
+        if constexpr (kOp >= kSetCloses)
+            close<kOp>(step);
+        else
+            carry<kOp>(step);
+    }
+    // All in one function, so that nothing is put away and fetched again between steps.
+    LTS_INLINE void take(const SetStep& step) {
+        // Whether it is one of the most frequent ones is foretold better than where a jump goes.
+        constexpr SetOp leaves = kSetRareIsLeaf | kSetCommonIsLeaf;
+        if (step.op == (kSetCloses | leaves)) return take<kSetCloses | leaves>(step);
+        if (step.op == 0) return take<0>(step);
+        if (step.op == kSetCloses) return take<kSetCloses>(step);
+        // clang-format off
+        switch (step.op) {
+            case 1: return take<1>(step);
+            case 2: return take<2>(step);
+            case 4: return take<4>(step);
+            case 5: return take<5>(step);
+            case 6: return take<6>(step);
+            case 9: return take<9>(step);
+            case 10: return take<10>(step);
+            case 12: return take<12>(step);
+            case 13: return take<13>(step);
+            case 14: return take<14>(step);
+            default: return take<15>(step);
+        }
+        // clang-format on
+    }
+
+    const SetTree& tree_;
+    const PackedSplit* splits_;
+    const double* values_;  // of leaves
+    const BlockPoints<K>& p_;
+    SetMemory<Lanes> m_;
+    int n_outputs_, min_order_, max_order_;
+    std::size_t set_doubles_;                                 // of φ
+    Points unsatisfied_;                                      // γ where an edge is not satisfied
+    const std::int32_t *above_ = nullptr, *slots_ = nullptr;  // of the next step that closes
 };
 
 // ---- a chunk of trees -----------------------------------------------------------------------------
 
-// C and H of each level, and an Edge, for which the room of a tile is more than enough.
-std::size_t stack_doubles(int levels, int n_outputs) {
-    static_assert(sizeof(Edge<kVectors>) <= sizeof(double) * kMaxTile * kVectors * kLanes);
-    return at(levels + 1) * std::size_t{kMaxTile} * kVectors * kLanes * (2 + 2 * at(n_outputs));
-}
+// What a step costs by itself matters less the more rows walk together, up to four groups; but φ should stay in a
+// cache.
+constexpr std::size_t kMaxPhiDoubles = std::size_t{1} << 18;
 
-template <int V>
-bool walk_tree(const SetProgram& program, const SetTree& tree, const PointTile& tile, int n_outputs,
-               const double* constants, const std::uint64_t* satisfied, int shift, double* phi, double* stack,
+template <class Lanes>
+bool walk_tree(const SetProgram& program, const SetTree& tree, const Chunk& chunk, const SetMemory<Lanes>& memory,
                Patience& patience) {
     bool goes_on = true;
-    with_points<kMaxTile>(tile.n_points, [&]<int K>() {
-        const std::size_t level_doubles = at(tree.n_levels + 1) * SetWalk<K, V>::kTileDoubles;
-        double* const stack_h = stack + level_doubles;
-        auto* const edges = reinterpret_cast<Edge<V>*>(stack_h + 2 * at(n_outputs) * level_doubles);
-        const SetWalk<K, V> walk{
-            tree,  n_outputs, program.min_order, program.max_order, constants, satisfied, shift, phi, stack,
-            edges, stack_h};
-        goes_on = walk.run(constants + K, patience);
-    });
+    const Rule& rule = program.rules.at(tree.n_points);
+    const int n_tiles = (tree.n_points + kMostPoints - 1) / kMostPoints;
+    for (int tile = 0; tile < n_tiles && goes_on; ++tile) {
+        const int first = tree.n_points * tile / n_tiles, end = tree.n_points * (tile + 1) / n_tiles;
+        with_block_points(end - first, [&]<int K>() {
+            if constexpr (K <= kMostPoints) {
+                const BlockPoints<K> points(rule, first, end - first);
+                goes_on = SetWalk<Lanes, K>(program, tree, chunk, points, memory).run(patience);
+            }
+        });
+    }
     return goes_on;
 }
 
 // Subsets get their shares, a set's own after those of larger sets, which come later: each gives what it had.
-template <int V>
-void give_shares(const SetChunk& chunk, double* phi) {
-    constexpr std::size_t group_rows = std::size_t{V} * kLanes;
-    const std::size_t doubles = at(chunk.chunk->n_outputs) * group_rows;
+void give_shares(const SetChunk& chunk, std::size_t phi_rows, double* phi) {
+    const std::size_t doubles = at(chunk.chunk->n_outputs) * phi_rows;
     for (const auto& [set, subset, share] : chunk.shares) {
         const Vec shares = broadcast(share);
         const double* const from = phi + at(set) * doubles;
@@ -424,12 +494,10 @@ LTS_INLINE void add_unaligned(double* to, Vec a) {
     std::memcpy(to, &old, sizeof old);
 }
 
-// Adds φ of a group of rows to their values. Rows are turned round a square at a time where the square's sets stand
+// Adds φ of some rows to their values. Rows are turned round a square at a time where the square's sets stand
 // side by side, which is everywhere in a model of one chunk and one output.
-template <int V>
-void add_to_values(const SetProgram& program, const SetChunk& chunk, const double* phi, std::size_t n_rows,
-                   double* values) {
-    constexpr std::size_t group_rows = std::size_t{V} * kLanes;
+void add_to_values(const SetProgram& program, const SetChunk& chunk, const double* phi, std::size_t phi_rows,
+                   std::size_t n_rows, double* values) {
     const std::size_t n_outputs = at(chunk.chunk->n_outputs), all_outputs = at(program.program->n_outputs);
     const std::size_t row_doubles = program.sets.size() * all_outputs;
     double* const first = values + chunk.chunk->output;
@@ -438,7 +506,7 @@ void add_to_values(const SetProgram& program, const SetChunk& chunk, const doubl
         if (all_outputs == 1 && s + kLanes <= chunk.sets.size() && at(chunk.sets[s + kLanes - 1]) == set + kLanes - 1) {
             for (std::size_t begin = 0; begin < n_rows; begin += kLanes) {
                 Square square;
-                for (std::size_t i = 0; i < kLanes; ++i) square[i] = load(phi + (s + i) * group_rows + begin);
+                for (std::size_t i = 0; i < kLanes; ++i) square[i] = load(phi + (s + i) * phi_rows + begin);
                 transpose(square);
                 for (std::size_t r = 0; r < std::min<std::size_t>(kLanes, n_rows - begin); ++r)
                     add_unaligned(first + (begin + r) * row_doubles + set, square[r]);
@@ -448,69 +516,69 @@ void add_to_values(const SetProgram& program, const SetChunk& chunk, const doubl
         }
         for (std::size_t r = 0; r < n_rows; ++r)
             for (std::size_t o = 0; o < n_outputs; ++o)
-                first[r * row_doubles + set * all_outputs + o] += phi[(s * n_outputs + o) * group_rows + r];
+                first[r * row_doubles + set * all_outputs + o] += phi[(s * n_outputs + o) * phi_rows + r];
         ++s;
     }
 }
 
-template <int V, class Number>
-bool explain_rows(const SetProgram& program, const SetChunk& chunk, const RowsView& rows, const double* constants,
-                  const Worker& worker, double* values) {
+template <class Lanes, class Number>
+bool explain_rows(const SetProgram& program, const SetChunk& set_chunk, const RowsView& rows, const Worker& worker,
+                  double* values) {
     Workspace& work = worker.workspace();
     Patience patience{worker};
-    constexpr std::size_t group_rows = std::size_t{V} * kLanes;
-    const int n_outputs = chunk.chunk->n_outputs;
-    const std::size_t phi_doubles = chunk.sets.size() * at(n_outputs) * group_rows;
+    constexpr std::size_t group_rows = In<Lanes>::kLanes;
+    const Chunk& chunk = *set_chunk.chunk;
+    const std::size_t phi_doubles = set_chunk.sets.size() * at(chunk.n_outputs) * group_rows;
     const std::size_t row_doubles = program.sets.size() * at(program.program->n_outputs);
-    auto* const x = reinterpret_cast<Number*>(work.x.reserve(chunk.chunk->columns.size() * kBlockRows));
-    double* const phi = work.phi.reserve(phi_doubles);
-    double* const stack = work.stack.reserve(stack_doubles(chunk.max_levels, n_outputs));
-    std::uint64_t* const satisfied = work.satisfied.reserve(2 * chunk.n_splits);
-    if (constants == nullptr) {
-        double* const made = work.expansion.reserve(chunk.expansion_size);
-        expand(program, chunk, made);
-        constants = made;
-    }
+    const std::size_t most_groups = std::clamp<std::size_t>(kMaxPhiDoubles / std::max<std::size_t>(1, phi_doubles), 1,
+                                                            PathEdge<Lanes>::kMostGroups);
+    int n_levels = 0;
+    for (const auto& tree : set_chunk.trees) n_levels = std::max(n_levels, tree.n_levels);
+    const std::size_t edge_doubles = at(place_below(n_levels, 0)) * sizeof(PathEdge<Lanes>) / sizeof(double) + 4;
+    double* const stack =
+        work.stack.reserve((edge_doubles + 7) / 8 * 8 + SetWalk<Lanes, kMostPoints>::stack_doubles(
+                                                            n_levels, chunk.n_outputs, static_cast<int>(most_groups)));
+    auto* const x = reinterpret_cast<Number*>(work.x.reserve(chunk.columns.size() * kBlockRows));
+    double* const phi = work.phi.reserve(most_groups * phi_doubles);
+    std::uint64_t* const left = work.words.reserve(chunk.conditions.size() + 1);
     const auto* const data = static_cast<const Number*>(rows.data);
     for (std::size_t block = 0; block < rows.n_rows; block += kBlockRows) {
         const std::size_t n_rows = std::min<std::size_t>(kBlockRows, rows.n_rows - block);
-        transpose_block(*program.program, *chunk.chunk, data + block * at(program.program->n_columns), n_rows, x);
-        std::uint64_t* of_tree = satisfied;
-        for (const auto& tree : chunk.trees) {
-            find_satisfied(*program.program, *chunk.chunk, *tree.tree, x, of_tree, [](std::size_t, std::uint64_t) {});
-            of_tree += 2 * at(tree.tree->n_splits);
-        }
-        for (std::size_t shift = 0; shift < n_rows; shift += group_rows) {
-            std::fill_n(phi, phi_doubles, 0.0);
-            const std::uint64_t* here = satisfied;
-            for (const auto& tree : chunk.trees) {
-                for (const auto& tile : tree.tiles)
-                    if (!walk_tree<V>(program, tree, tile, n_outputs, constants + tree.expansion_begin + tile.begin,
-                                      here, static_cast<int>(shift), phi, stack, patience))
-                        return false;
-                here += 2 * at(tree.tree->n_splits);
-            }
-            give_shares<V>(chunk, phi);
-            add_to_values<V>(program, chunk, phi, std::min(group_rows, n_rows - shift),
-                             values + (block + shift) * row_doubles);
+        transpose_block(*program.program, chunk, data + block * at(program.program->n_columns), n_rows, x);
+        answer<kBlockRows>(*program.program, chunk.conditions, x, 0, 1, left);
+        for (std::size_t first = 0; first < n_rows; first += most_groups * group_rows) {
+            const std::size_t n_groups = std::min(most_groups, (n_rows - first + group_rows - 1) / group_rows);
+            const std::size_t phi_rows = n_groups * group_rows;
+            std::fill_n(phi, n_groups * phi_doubles, 0.0);
+            const SetMemory<Lanes> memory{left,
+                                          static_cast<int>(first),
+                                          static_cast<int>(n_groups),
+                                          phi,
+                                          reinterpret_cast<PathEdge<Lanes>*>(stack),
+                                          stack + (edge_doubles + 7) / 8 * 8};
+            for (const auto& tree : set_chunk.trees)
+                if (!walk_tree<Lanes>(program, tree, chunk, memory, patience)) return false;
+            give_shares(set_chunk, phi_rows, phi);
+            add_to_values(program, set_chunk, phi, phi_rows, std::min(phi_rows, n_rows - first),
+                          values + (block + first) * row_doubles);
         }
     }
     return true;
 }
 
-bool explain(const SetProgram& program, const SetChunk& chunk, const RowsView& rows, const double* constants,
-             const Worker& worker, double* values) {
-    const auto run = [&]<int V>() {
-        return program.program->is_float32 ? explain_rows<V, float>(program, chunk, rows, constants, worker, values)
-                                           : explain_rows<V, double>(program, chunk, rows, constants, worker, values);
+bool explain(const SetProgram& program, const SetChunk& chunk, const RowsView& rows, const Worker& worker,
+             double* values) {
+    const auto run = [&]<class Lanes>() {
+        return program.program->is_float32 ? explain_rows<Lanes, float>(program, chunk, rows, worker, values)
+                                           : explain_rows<Lanes, double>(program, chunk, rows, worker, values);
     };
-    return rows.n_rows <= kLanes ? run.template operator()<1>() : run.template operator()<kVectors>();
+    return rows.n_rows <= kLanes ? run.template operator()<Vec>() : run.template operator()<Pair>();
 }
 
 }  // namespace
 
 extern const SetKernel set_kernel;
-const SetKernel set_kernel{expand, explain};
+const SetKernel set_kernel{explain};
 
 }  // namespace linear_treeshap::LTS_ISA
 LTS_END_ISA

@@ -7,11 +7,9 @@
 namespace linear_treeshap {
 
 struct SetKernel {
-    void (*expand)(const SetProgram&, const SetChunk&, double* out);
     // Adds the indices that a chunk of trees gives to some rows to values[row][set][output].
     // Returns false if the work must stop.
-    bool (*explain)(const SetProgram&, const SetChunk&, const RowsView&, const double* constants, const Worker&,
-                    double* values);
+    bool (*explain)(const SetProgram&, const SetChunk&, const RowsView&, const Worker&, double* values);
 };
 const SetKernel& set_kernel_of(const Kernel& kernel);
 

@@ -16,33 +16,6 @@ LTS_BEGIN_ISA
 namespace linear_treeshap::LTS_ISA {
 namespace {
 
-// ---- conditions -----------------------------------------------------------------------------------
-
-// For every condition of a chunk, which rows of a walk's blocks go left: left[condition][block]. After the last comes
-// what nobody asks: no row says yes.
-template <int kRows, class Number>
-[[gnu::noinline]] void answer(const Program& program, const Conditions& conditions, const Number* x,
-                              std::size_t block_numbers, std::size_t n_blocks, std::uint64_t* left) {
-    std::size_t i = 0;
-    const auto compare = [&](const Number* column, std::size_t end, auto missing_left) LTS_INLINED {
-        for (; i < end; ++i) {
-            const auto threshold = static_cast<Number>(conditions.thresholds[i]);
-            for (std::size_t b = 0; b < n_blocks; ++b)
-                put_at_most<kRows>(column + b * block_numbers, threshold, missing_left, left++);
-        }
-    };
-    for (const auto& column : conditions.columns) {
-        const Number* const numbers = x + at(column.feature) * kBlockRows;
-        column.missing_left ? compare(numbers, column.end, std::true_type())
-                            : compare(numbers, column.end, std::false_type());
-    }
-    for (const auto& question : conditions.categories)
-        for (std::size_t b = 0; b < n_blocks; ++b)
-            *left++ = in_set<kRows>(x + b * block_numbers + at(question.feature) * kBlockRows,
-                                    program.category_sets[at(question.category_set)], question.missing_left);
-    std::fill_n(left, n_blocks, 0);
-}
-
 // For every repeat of a tree, which rows satisfy its player's edges above.
 void find_satisfied_above(const Tree& tree, const std::uint64_t* left, std::size_t n_blocks, std::uint64_t* satisfied) {
     const Tree here = tree;  // a copy, which no store can change
@@ -204,7 +177,7 @@ class RowsInChunk {
         std::size_t size = 0;
         for (const auto& tree : chunk_.trees)
             if (tree.is_lookup()) size += tree.lookup->table_doubles(chunk_.n_outputs);
-        double* const tables = work_.expansion.reserve(size);
+        double* const tables = work_.tables.reserve(size);
         double* to = tables;
         for (const auto& tree : chunk_.trees)
             if (tree.is_lookup()) {

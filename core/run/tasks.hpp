@@ -8,12 +8,6 @@
 
 namespace linear_treeshap {
 
-// Constants of up to this size are kept expanded: larger ones would not stay in any cache, and making them again
-// costs little against the rows of a task...
-inline constexpr std::size_t kMaxCachedBytes = std::size_t{32} << 20;
-// ...of which there are then so many.
-inline constexpr std::size_t kTaskRowsExpanding = 1024;
-
 // What a task reads and writes is not larger than this, if that is enough for one block of rows.
 inline constexpr std::size_t kMaxTaskBytes = std::size_t{8} << 20;
 

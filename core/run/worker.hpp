@@ -23,7 +23,7 @@ struct Workspace {
     Buffer<double> x;                            // [block][column][64 rows], of the model's number type
     Buffer<double> phi;                          // [walk][player, pair or set][output][rows of the walk]
     Buffer<double> stack;                        // what a walk keeps of each level
-    Buffer<double> expansion;                    // constants, or tables, of the trees at hand
+    Buffer<double> tables;                       // of the trees at hand, where they are not kept
     Buffer<double> values;                       // of a task, before they are written where they belong
     Buffer<std::uint64_t> words;                 // [condition, or edge][block of the walk] a bit per row
     Buffer<std::uint64_t> satisfied;             // [edge, or split][block of the walk] a bit per row

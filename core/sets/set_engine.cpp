@@ -24,18 +24,13 @@ constexpr std::size_t kMaxSumBytes = std::size_t{16} << 20;
 }  // namespace
 
 SetEngine::SetEngine(SetProgram program, const Kernel& kernel)
-    : program_(std::move(program)), kernel_(set_kernel_of(kernel)) {
-    if (program_.expansion_size * sizeof(double) > kMaxCachedBytes) return;
-    double* const constants = constants_.reserve(program_.expansion_size);
-    for (const auto& chunk : program_.chunks) kernel_.expand(program_, chunk, constants + chunk.expansion_begin);
-}
+    : program_(std::move(program)), kernel_(set_kernel_of(kernel)) {}
 
 void SetEngine::for_blocks(const RowsView& rows, double* out, int n_threads, const Control::Poll& poll,
                            const Use& use) const {
     const Program& model = *program_.program;
     const std::size_t row_doubles = program_.sets.size() * at(model.n_outputs);
-    const bool is_cached = constants_.data() != nullptr;
-    const std::size_t task_rows = rows_that_fit(is_cached ? kTaskRows : kTaskRowsExpanding, 8 * row_doubles);
+    const std::size_t task_rows = rows_that_fit(kTaskRows, 8 * row_doubles);
     const std::size_t n_tasks = (rows.n_rows + task_rows - 1) / task_rows;
     Control control(poll, rows.n_rows * program_.chunks.size());
     parallel_for(n_tasks, n_threads, control, [&](std::size_t task, const Worker& worker) {
@@ -44,8 +39,7 @@ void SetEngine::for_blocks(const RowsView& rows, double* out, int n_threads, con
             out == nullptr ? worker.workspace().values.reserve(n * row_doubles) : out + first * row_doubles;
         std::fill_n(values, n * row_doubles, 0.0);
         for (const auto& chunk : program_.chunks) {
-            const double* const constants = is_cached ? constants_.data() + chunk.expansion_begin : nullptr;
-            if (!kernel_.explain(program_, chunk, rows.slice(first, n), constants, worker, values)) return;
+            if (!kernel_.explain(program_, chunk, rows.slice(first, n), worker, values)) return;
             if (!worker.advance(n)) return;
         }
         use(first, n, values);

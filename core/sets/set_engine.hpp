@@ -33,7 +33,6 @@ class SetEngine {
 
     SetProgram program_;
     const SetKernel& kernel_;
-    Buffer<double> constants_;
 };
 
 }  // namespace linear_treeshap

@@ -16,6 +16,10 @@ constexpr std::size_t kTaskRows = 256;
 // ...but never so many that nobody hears Ctrl-C for long.
 constexpr std::size_t kMaxTaskWork = 50'000'000;  // leaves · outputs · points · rows of a chunk: a tenth of a second
 
+// Tables of up to this size are kept: larger ones would not stay in any cache, and making them again costs little
+// against the rows of a task.
+constexpr std::size_t kMaxKeptBytes = std::size_t{32} << 20;
+
 // What a leaf costs that is met by rows at all, in rows of a full block.
 constexpr std::size_t kRowsPerMeeting = 16;
 
@@ -24,7 +28,7 @@ constexpr std::size_t kRowsPerMeeting = 16;
 ValueEngine::ValueEngine(const Program& program, const Kernel& kernel) : program_(program), kernel_(kernel) {
     task_rows_ = rows_per_task();
     most_ = find_most_rows();
-    if (program_.table_size * sizeof(double) > kMaxCachedBytes) return;
+    if (program_.table_size * sizeof(double) > kMaxKeptBytes) return;
     Workspace work;
     double* to = tables_.reserve(program_.table_size);
     for (const auto& chunk : program_.chunks)

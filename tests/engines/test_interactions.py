@@ -2,10 +2,11 @@
 
 from __future__ import annotations
 
+import dataclasses
 from collections.abc import Callable
 from fractions import Fraction
 from functools import cache
-from itertools import combinations
+from itertools import combinations, product
 from math import comb
 from typing import Any
 
@@ -285,8 +286,7 @@ def test_matrices_are_symmetric_and_add_up_to_the_values(forest: TreeEnsemble, m
     np.testing.assert_allclose(found.sum(axis=2), values, rtol=0, atol=1e-12)
 
 
-def test_bits_do_not_depend_on_keeping_constants() -> None:
-    """A model too large to keep expanded gives what its trees give one by one."""
+def test_matrices_have_the_bits_of_sets() -> None:
     rng = np.random.default_rng(8)
     large = random_ensemble(rng, n_features=12, n_trees=60, max_depth=30, max_leaves=900)
     rows = random_rows(rng, large, 40)
@@ -296,6 +296,23 @@ def test_bits_do_not_depend_on_keeping_constants() -> None:
     for place, members in enumerate(sets):
         i, j = members[0], members[-1]
         np.testing.assert_array_equal(matrices[:, i, j], together[:, place, 0] / len(members))
+
+
+@pytest.mark.parametrize("kernel", KERNELS)
+@pytest.mark.parametrize("share", [1e-3, 1e-9])
+@pytest.mark.parametrize("features", [[0, 1, 2], [0, 1, 0, 2, 1, 0]])
+def test_digits_stay_where_rare_leaves_are_huge(features: list[int], share: float, kernel: str) -> None:
+    """Leaves as huge as rare, below players that repeat or do not."""
+    tree = chain(features, share=share)
+    rare = dataclasses.replace(tree, value=tree.value / np.maximum(tree.reach, 1e-30)[:, None])
+    rows = np.array(list(product([-1.0, 1.0], repeat=3)))
+    expected = np.array([oracle.as_float(oracle.interaction_values(rare, row)) for row in rows])
+    rows, expected = np.tile(rows, (9, 1)), np.tile(expected, (9, 1, 1, 1))
+    for n_rows in (1, 10, len(rows)):
+        found = np.empty((n_rows, 3, 3, 1))
+        value_engine(rare, kernel=kernel).pairs(rows[:n_rows], found)
+        scale = np.abs(expected[:n_rows]).max(axis=(1, 2, 3), keepdims=True)
+        assert (np.abs(found - expected[:n_rows]) <= 1e-13 * scale).all()
 
 
 def test_kernels_agree(forest: TreeEnsemble, many_rows: Float64) -> None:
