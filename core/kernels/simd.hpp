@@ -10,7 +10,7 @@
 //   Mask                             mask_of(bits): one of the lowest kLanes bits for each lane
 //   select(mask, yes, no)            where(mask, yes): 0.0 in the other lanes; add_where(mask, a, b): b only there
 //   Square, transpose(square)        kLanes vectors, turned round
-//   gather(table, bytes)             table[bytes[lane]]
+//   add_looked_up(table, n, bytes, rows, to)  to[r] += table[bytes[r]], of n entries; and to some rows after the last
 //   Table(entries)[index]            the same from four entries; index_of(bytes), where a byte is the sum of the
 //                                    kStateBit of each bit that is set
 //   Deltas<kBit>(side, w)[answers]   δ of rows that go left if a bit of their byte is set, at a split whose rare side

@@ -113,7 +113,7 @@ void look_up_block(const Chunk& chunk, const Tree& tree, const double* table, co
     for (const auto player : tree.lookup->players())
         for (int output = 0; output < chunk.n_outputs; ++output, table += n_states) {
             double* const to = phi + (at(output) * chunk.players.size() + at(player)) * n_blocks * kBlockRows;
-            for (int r = 0; r < n_rows; r += kLanes) store(to + r, load(to + r) + gather(table, index.data() + r));
+            add_looked_up(table, n_states, index.data(), n_rows, to);
         }
 }
 

@@ -101,9 +101,32 @@ struct States {
     }
 };
 
-inline Vec gather(const double* table, const std::uint8_t* index) {
-    const __m128i bytes = _mm_loadl_epi64(reinterpret_cast<const __m128i*>(index));
-    return {_mm512_mask_i32gather_pd(_mm512_setzero_pd(), 0xff, _mm256_cvtepu8_epi32(bytes), table, 8)};
+// From registers, which hold up to 64 entries: to gather them from memory takes longer, on some machines by far.
+template <int kVectors>
+LTS_INLINE void add_entries(const double* table, std::size_t n, const std::uint8_t* index, int n_rows, double* to) {
+    std::array<Vec, kVectors> entries;
+    const auto all = static_cast<__mmask8>(n < 8 ? (1U << n) - 1 : 0xff);
+    for (std::size_t i = 0; i < kVectors; ++i) entries[i].v = _mm512_maskz_loadu_pd(all, table + 8 * i);
+    for (int r = 0; r < n_rows; r += kLanes) {
+        const Index which = index_of(index + r);
+        std::array<Vec, kVectors> found = entries;
+        if constexpr (kVectors == 1) found[0].v = _mm512_maskz_permutexvar_pd(0xff, which.i, entries[0].v);
+        for (std::size_t left = kVectors / 2, bit = 8; left > 0; left /= 2, bit *= 2) {
+            const Mask is_set{_mm512_test_epi64_mask(which.i, _mm512_set1_epi64(static_cast<long long>(bit)))};
+            for (std::size_t i = 0; i < left; ++i) {
+                const Vec no = found[2 * i], yes = found[2 * i + 1];
+                found[i] = bit == 8 ? Vec{_mm512_permutex2var_pd(no.v, which.i, yes.v)} : select(is_set, yes, no);
+            }
+        }
+        store(to + r, load(to + r) + found[0]);
+    }
+}
+inline void add_looked_up(const double* table, std::size_t n, const std::uint8_t* index, int n_rows, double* to) {
+    if (n <= 8) return add_entries<1>(table, n, index, n_rows, to);
+    if (n <= 16) return add_entries<2>(table, n, index, n_rows, to);
+    if (n <= 32) return add_entries<4>(table, n, index, n_rows, to);
+    if (n <= 64) return add_entries<8>(table, n, index, n_rows, to);
+    for (int r = 0; r < n_rows; ++r) to[r] += table[index[r]];
 }
 
 using Square = std::array<Vec, kLanes>;

@@ -96,10 +96,12 @@ inline constexpr bool kHasStates = false;
 template <int kBit>
 struct States;
 
-inline Vec gather(const double* table, const std::uint8_t* index) {
-    Vec out{};
-    for (int l = 0; l < kLanes; ++l) out.v[l] = table[index[l]];
-    return out;
+inline void add_looked_up(const double* table, std::size_t, const std::uint8_t* index, int n_rows, double* to) {
+    for (int r = 0; r < n_rows; r += kLanes) {
+        Vec found{};
+        for (int l = 0; l < kLanes; ++l) found.v[l] = table[index[r + l]];
+        store(to + r, load(to + r) + found);
+    }
 }
 
 using Square = std::array<Vec, kLanes>;
