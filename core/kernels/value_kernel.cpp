@@ -153,12 +153,7 @@ template <int kRows, class Number>
 class RowsInChunk {
   public:
     RowsInChunk(const Program& program, const Chunk& chunk, const RowsView& rows, Workspace& work)
-        : program_(program), chunk_(chunk), rows_(rows), work_(work) {
-        // Where there is little to do for a row at a step, it is φ that matters most of what is kept.
-        const auto has_many_points = [](const Tree& tree) { return tree.n_points >= kMaxBlockPoints / 2; };
-        const int n_blocks = std::ranges::any_of(chunk.trees, has_many_points) ? kWalkBlocks : kWalkBlocks / 2;
-        walk_rows_ = at(n_blocks) * kBlockRows;
-    }
+        : program_(program), chunk_(chunk), rows_(rows), work_(work) {}
 
     // Adds what the chunk gives to the rows. Tables are the kept ones, or made here, for all rows at hand.
     void explain(const double* tables, double* values) const {
@@ -166,13 +161,15 @@ class RowsInChunk {
         const std::size_t row_numbers = at(program_.n_columns),
                           row_doubles = at(program_.n_players * program_.n_outputs);
         const auto* data = static_cast<const Number*>(rows_.data);
-        for (std::size_t first = 0; first < rows_.n_rows; first += walk_rows_) {
-            const std::size_t n_rows = std::min(walk_rows_, rows_.n_rows - first);
+        for (std::size_t first = 0; first < rows_.n_rows; first += kWalkRows) {
+            const std::size_t n_rows = std::min(kWalkRows, rows_.n_rows - first);
             explain_walk(data + first * row_numbers, n_rows, tables, values + first * row_doubles);
         }
     }
 
   private:
+    static constexpr std::size_t kWalkRows = std::size_t{kWalkBlocks} * kBlockRows;  // together
+
     double* make_tables() const {
         std::size_t size = 0;
         for (const auto& tree : chunk_.trees)
@@ -222,7 +219,6 @@ class RowsInChunk {
     const Chunk& chunk_;
     const RowsView& rows_;
     Workspace& work_;
-    std::size_t walk_rows_;  // together
 };
 
 // Calls a function whose template arguments are how many rows of a block are there at most, and their numbers.
