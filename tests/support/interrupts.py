@@ -9,8 +9,10 @@ import threading
 import time
 from pathlib import Path
 
+# A job in the background of a shell ignores Ctrl-C, and so would this.
 _PROGRAM = """
-import sys, numpy as np
+import signal, sys, numpy as np
+signal.signal(signal.SIGINT, signal.default_int_handler)
 sys.path.insert(0, {tests!r})
 {prepare}
 print("ready", flush=True)
