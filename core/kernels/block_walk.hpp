@@ -19,6 +19,10 @@
 // bottom's splits. A bottom takes C over the edge to it by itself and, if its sibling is known, closes the split above
 // it, so that most splits near the leaves need no step of their own. Where a repeated player splits, what a row does is
 // one of four outcomes, and factors are looked up.
+//
+// Nothing is carried near the root either, where one instruction chooses among eight numbers: C depends on the answers
+// to at most three questions there, so it is found for each state that these make, as if that were a row, and looked
+// up.
 #pragma once
 
 #include <algorithm>
@@ -77,30 +81,54 @@ LTS_INLINE std::array<Vec, K> broadcast_all(const std::array<double, BlockPoints
 
 // Blocks of rows that walk together, at most: the more, the less it matters what a step costs by itself; but what is
 // kept of them should stay in a near cache.
-inline constexpr int kWalkBlocks = 4;
+inline constexpr int kWalkBlocks = 8;
 
 // Where a walk takes its rows from, and puts what it finds.
 struct BlockRows {
     const std::uint64_t* left;       // [condition of the chunk][block] which rows go left
     const std::uint64_t* satisfied;  // [repeat of the tree][block] which satisfy their player's edges above
-    int n_blocks;                    // of 64 rows
+    int words;                       // of all blocks
+    int n_blocks;                    // of 64 rows, that are walked
     int first, n_rows;               // of these
     double* phi;                     // [output][player][row]
     std::size_t stride;              // of players, in doubles
     std::size_t n_players;
 
-    LTS_INLINE std::uint64_t goes_left(std::int32_t asks, int block) const { return left[at(asks * n_blocks + block)]; }
+    LTS_INLINE std::uint64_t goes_left(std::int32_t asks, int block) const { return left[at(asks * words + block)]; }
     LTS_INLINE std::uint64_t is_satisfied(std::int32_t repeat, int block) const {
-        return satisfied[at(repeat * n_blocks + block)];
+        return satisfied[at(repeat * words + block)];
     }
+    // Up to n of the rows, from one on.
+    BlockRows slice(int from, int n) const {
+        const int block = from / kBlockRows;
+        BlockRows out = *this;
+        out.left += block;
+        if (satisfied != nullptr) out.satisfied += block;  // some trees have no repeated players
+        out.phi += block * kBlockRows;
+        out.first = from % kBlockRows;
+        out.n_rows = std::min(n, n_rows - from);
+        out.n_blocks = (out.first + out.n_rows + kBlockRows - 1) / kBlockRows;
+        return out;
+    }
+};
+
+// The states that three answers make, as if each were a row, at a split that asks one of the three.
+struct StatesAsRows {
+    static constexpr int n_blocks = 1, first = 0;
+    static constexpr std::array<std::uint64_t, 3> kGoLeft{0b10101010, 0b11001100, 0b11110000};
+    std::uint64_t left, satisfied;
+
+    LTS_INLINE std::uint64_t goes_left(std::int32_t, int) const { return left; }
+    LTS_INLINE std::uint64_t is_satisfied(std::int32_t, int) const { return satisfied; }
 };
 
 // A byte for each row: what it does at some splits.
 class BlockStates {
   public:
+    BlockStates() = default;
     // Bit i: does it go left at the i-th split?
     template <std::size_t n>
-    LTS_INLINE BlockStates(const BlockRows& rows, const std::array<std::int32_t, n>& asks) : first_(rows.first) {
+    LTS_INLINE BlockStates(const auto& rows, const std::array<std::int32_t, n>& asks) : first_(rows.first) {
         for (int b = 0; b < rows.n_blocks; ++b) {
             Bytes bytes;
             for (std::size_t i = 0; i < n; ++i)
@@ -109,7 +137,7 @@ class BlockStates {
         }
     }
     // Which outcome it has at the split of a repeated player.
-    LTS_INLINE BlockStates(const BlockRows& rows, std::int32_t repeat, std::int32_t asks) : first_(rows.first) {
+    LTS_INLINE BlockStates(const auto& rows, std::int32_t repeat, std::int32_t asks) : first_(rows.first) {
         for (int b = 0; b < rows.n_blocks; ++b) {
             Bytes bytes;
             bytes.add(rows.goes_left(asks, b), kStateBit[0]);
@@ -120,7 +148,7 @@ class BlockStates {
     const std::uint8_t* from(int row) const { return state_.data() + first_ + row; }
 
   private:
-    int first_;
+    int first_ = 0;
     alignas(64) std::array<std::uint8_t, kWalkBlocks * kBlockRows> state_;
 };
 
@@ -143,7 +171,7 @@ class New {
 template <int K>
 class MetNew {
   public:
-    LTS_INLINE MetNew(const BlockPoints<K>& points, const Tree&, const PackedSplit& split, const BlockRows& rows)
+    LTS_INLINE MetNew(const BlockPoints<K>& points, const Tree&, const PackedSplit& split, const auto& rows)
         : split_(split), t_(broadcast_all<K>(points.t)), states_(rows, std::array{split.asks()}) {}
     LTS_INLINE static std::int32_t player_of(const Tree&, const PackedSplit& split) { return split.who; }
 
@@ -164,6 +192,7 @@ class MetNew {
         const MetNew& met_;
         Vec delta_;
     };
+    LTS_INLINE Here of(int v) const { return {*this, v}; }
 
   private:
     New<0> split_;
@@ -181,7 +210,7 @@ inline constexpr Outcomes kGoes[2] = {{{0.0, 0.0, 0.0, 1.0}}, {{0.0, 0.0, 1.0, 0
 template <int K>
 class MetAgain {
   public:
-    LTS_INLINE MetAgain(const BlockPoints<K>& points, const Tree& tree, const PackedSplit& split, const BlockRows& rows)
+    LTS_INLINE MetAgain(const BlockPoints<K>& points, const Tree& tree, const PackedSplit& split, const auto& rows)
         : states_(rows, split.who - tree.first_repeat, split.asks()) {
         constexpr std::size_t kNumbers = BlockPoints<K>::kNumbers;
         alignas(32) std::array<double, kNumbers> tau, rest;
@@ -225,6 +254,7 @@ class MetAgain {
         const MetAgain& met_;
         Index index_;
     };
+    LTS_INLINE Here of(int v) const { return {*this, v}; }
 
     std::array<Outcomes, K> over_rare, over_common;  // factors of both edges
 
@@ -253,21 +283,26 @@ class BlockWalk {
         return at(n_levels + 1) * at(2 * n_outputs) * at((n_rows + kLanes - 1) / kLanes) * kVector;
     }
 
-    void run(std::span<const Step> steps) const {
-        for (int v = 0; v < n_vectors_; ++v)
-            for (int k = 0; k < K; ++k) store(c_at(-1, 0) + place(v, k), broadcast(p_.weight[at(k)]));
+    void run(std::span<const Step> steps) {
+        double* const root = kHasTop ? top_[0].c[0].data() : c_at(-1, 0);
+        for (int v = 0; v < (kHasTop ? 1 : n_vectors_); ++v)
+            for (int k = 0; k < K; ++k) store(root + place(v, k), broadcast(p_.weight[at(k)]));
+        if constexpr (kHasTop) top_[0].states = BlockStates();
         std::int32_t level = 0;
         for (const auto& step : steps) {
             level -= step.returns;
-            (this->*kActions[step.op])(step, level);
+            (this->*kActions[region_at(level)][step.op])(step, level);
             level += is_carry(step.op);
         }
     }
 
   private:
     using Points = std::array<Vec, K>;
-    using Action = void (BlockWalk::*)(const Step&, std::int32_t level) const;
+    using Action = void (BlockWalk::*)(const Step&, std::int32_t level);
+    using Actions = std::array<Action, kOps>;
 
+    // Where more points are needed trees are deep, and near the root is little of them.
+    static constexpr bool kHasTop = kHasStates && K <= 4;
     static constexpr std::size_t kVector = std::size_t{K} * kLanes;  // doubles of a vector of rows
 
     static std::size_t place(int v, int k) { return at(v) * kVector + at(k * kLanes); }
@@ -305,42 +340,159 @@ class BlockWalk {
         store(phi + v * kLanes, fma(c, d, fma(a, b, load(phi + v * kLanes))));
     }
 
+    // ---- C of a split -----------------------------------------------------------------------------
+    //
+    // of(v)[k] is that of some rows at a point.
+
+    class OnStack {
+      public:
+        LTS_INLINE explicit OnStack(const double* c) : c_(c) {}
+        LTS_INLINE OnStack(const BlockWalk& walk, const Step& step, std::int32_t level)
+            : OnStack(walk.c_of(step, level)) {}
+
+        struct Here {
+            const double* c;
+            LTS_INLINE Vec operator[](int k) const { return load(c + k * kLanes); }
+        };
+        LTS_INLINE Here of(int v) const { return {c_ + place(v, 0)}; }
+
+      private:
+        const double* c_;
+    };
+
+    // Near the root: by its state, a row's answers to what is asked above.
+    template <int kBit>
+    class ByState {
+      public:
+        LTS_INLINE ByState(const BlockWalk& walk, const Step& step, std::int32_t level)
+            : states_(walk.top_[at(level)].states), c_(walk.c_by_state(step, level)) {}
+
+        struct Here {
+            const Points& c;
+            Answers state;
+            LTS_INLINE Vec operator[](int k) const { return States<kBit>(c[at(k)])[state]; }
+        };
+        LTS_INLINE Here of(int v) const { return {c_, answers_of<3>(states_.from(v * kLanes))}; }
+
+      private:
+        const BlockStates& states_;
+        Points c_;
+    };
+
+    // The same where there is room for an answer more, the split's own, and so for C of its children: below(k).
+    template <int kBit>
+    class AboveAndBelow {
+      public:
+        LTS_INLINE AboveAndBelow(const BlockWalk& walk, const Step& step, std::int32_t level)
+            : states_(walk.rows_, walk.asks_down_to(level, walk.split_of(step))), c_(walk.c_by_state(step, level)) {
+            const MetNew<K> met(walk.p_, walk.tree_, walk.split_of(step),
+                                StatesAsRows{StatesAsRows::kGoLeft[at(level)], 0});
+            const auto here = met.of(0);
+            for (int k = 0; k < K; ++k) {
+                rare_[at(k)] = here.to_rare(c_[at(k)], k);
+                common_[at(k)] = here.to_common(c_[at(k)], k);
+            }
+        }
+
+        struct Here {
+            const AboveAndBelow& all;
+            Answers state;
+            LTS_INLINE Vec operator[](int k) const { return States<kBit>(all.c_[at(k)])[state]; }
+            template <bool kIsRare>
+            LTS_INLINE Vec below(int k) const {
+                return States<kBit>((kIsRare ? all.rare_ : all.common_)[at(k)])[state];
+            }
+        };
+        LTS_INLINE Here of(int v) const { return {*this, answers_of<3>(states_.from(v * kLanes))}; }
+
+      private:
+        BlockStates states_;
+        Points c_, rare_, common_;
+    };
+
+    // What the children of a split near the root have above them.
+    struct Top {
+        std::array<std::array<double, kVector>, 2> c;  // by state
+        BlockStates states;                            // of the rows
+        std::int32_t split;
+        std::uint64_t satisfied;  // states in which all edges of its player above the split are
+    };
+    static constexpr std::int32_t kTopLevels = 3;  // whose answers a state has
+
     // ---- splits -----------------------------------------------------------------------------------
 
-    // C, over the edges to children that have steps of their own.
-    template <class Met, Sides kSides>
-    void carry(const Step& step, std::int32_t level) const {
-        const Met met(p_, tree_, split_of(step), rows_);
-        const double* const from = c_of(step, level);
-        double *const rare = c_at(level, 0), *const common = c_at(level, 1);
-        for (int v = 0; v < n_vectors_; ++v) {
-            const typename Met::Here here(met, v);
+    template <Sides kSides>
+    LTS_INLINE static void carry(const auto& met, const auto& above, int n_vectors, double* rare, double* common) {
+        for (int v = 0; v < n_vectors; ++v) {
+            const auto here = met.of(v);
+            const auto from = above.of(v);
             for (int k = 0; k < K; ++k) {
-                const Vec c = load(from + place(v, k));
+                const Vec c = from[k];
                 if constexpr (kSides != Sides::common) store(rare + place(v, k), here.to_rare(c, k));
                 if constexpr (kSides != Sides::rare) store(common + place(v, k), here.to_common(c, k));
             }
         }
     }
 
+    // C, over the edges to children that have steps of their own.
+    template <class Met, Sides kSides, class Above>
+    void carry(const Step& step, std::int32_t level) {
+        const Met met(p_, tree_, split_of(step), rows_);
+        carry<kSides>(met, Above(*this, step, level), n_vectors_, c_at(level, 0), c_at(level, 1));
+    }
+
+    // The same for states, near the root.
+    template <class Met>
+    void carry_states(const Step& step, std::int32_t level) {
+        const PackedSplit& split = split_of(step);
+        const auto split_at = [&](std::int32_t above) { return top_[at(above + 1)].split; };
+        Top& below = top_[at(level + 1)];
+        below.split = static_cast<std::int32_t>(step.split);
+        below.satisfied = ~std::uint64_t{0};
+        if (split.is_repeated && tree_.chunk_repeats[split.who].back != 0) {
+            const std::int32_t edge = 2 * below.split - tree_.chunk_repeats[split.who].back;
+            std::int32_t above = 0;
+            while (split_at(above) != edge / 2) ++above;
+            const std::uint64_t left = StatesAsRows::kGoLeft[at(above)];
+            below.satisfied = (edge % 2 == 0 ? left : ~left) & top_[at(above + 1)].satisfied;
+        }
+        const Met met(p_, tree_, split, StatesAsRows{StatesAsRows::kGoLeft[at(level)], below.satisfied});
+        carry<Sides::both>(met, OnStack(top_[at(level)].c[step.side].data()), 1, below.c[0].data(), below.c[1].data());
+        below.states = BlockStates(rows_, asks_down_to(level, split));
+    }
+    // What is asked on the way to a split near the root, and there.
+    LTS_INLINE std::array<std::int32_t, kTopLevels> asks_down_to(std::int32_t level, const PackedSplit& split) const {
+        std::array<std::int32_t, kTopLevels> out;
+        out.fill(leaf_.asks());
+        for (std::int32_t i = 0; i < level; ++i) out[at(i)] = tree_.first_split[top_[at(i + 1)].split].asks();
+        out[at(level)] = split.asks();
+        return out;
+    }
+    LTS_INLINE Points c_by_state(const Step& step, std::int32_t level) const {
+        Points out;
+        for (int k = 0; k < K; ++k) out[at(k)] = load(top_[at(level)].c[step.side].data() + place(0, k));
+        return out;
+    }
+
     // G, from that of both children.
-    template <class Met, Leaf kLeaf>
-    void close(const Step& step, std::int32_t level) const {
+    template <class Met, Leaf kLeaf, class Above>
+    void close(const Step& step, std::int32_t level) {
         const PackedSplit& split = split_of(step);
         const Met met(p_, tree_, split, rows_);
-        const double* const c = c_of(step, level);
+        const Above above(*this, step, level);
         for (int output = 0; output < n_outputs_; ++output) {
             const Vec leaf =
                 broadcast(kLeaf == Leaf::none ? 0.0 : value_beside(step, kLeaf == Leaf::rare ? 0 : 1, output));
             const double *const g_rare = g_at(level, 0, output), *const g_common = g_at(level, 1, output);
             double *const g = g_of(step, level, output), *const phi = phi_of(Met::player_of(tree_, split), output);
             for (int v = 0; v < n_vectors_; ++v) {
-                const typename Met::Here here(met, v);
+                const auto here = met.of(v);
+                const auto c = above.of(v);
                 Vec sum;
                 for (int k = 0; k < K; ++k) {
                     const Vec rare = kLeaf == Leaf::rare ? leaf : load(g_rare + place(v, k));
                     const Vec common = kLeaf == Leaf::common ? leaf : load(g_common + place(v, k));
-                    const Vec weight = here.by_kappa(load(c + place(v, k)), k);
+                    const Vec weight = here.by_kappa(c[k], k);
                     sum = k == 0 ? weight * (rare - common) : fma(weight, rare - common, sum);
                     store(g + place(v, k), here.together(rare, common, k));
                 }
@@ -354,8 +506,8 @@ class BlockWalk {
     // Each turns C of some rows into G, and gives its players their due.
 
     // A bottom whose C is at hand, or that is below a split of a new player whose C is.
-    template <class Bottom, Place kPlace>
-    void take(const Step& step, std::int32_t level) const {
+    template <class Bottom, Place kPlace, class Above>
+    void take(const Step& step, std::int32_t level) {
         constexpr int kBits = Bottom::kBits;
         constexpr bool has_edge = kPlace != Place::alone, is_rare = kPlace < Place::common_closing;
         constexpr bool is_closing = has_edge && kPlace != Place::rare_first;
@@ -369,7 +521,7 @@ class BlockWalk {
         const BlockStates states(rows_, asks);
         const New<kBits> edge(split);
         const Points t = broadcast_all<K>(p_.t);
-        const double* const c = c_of(step, level);
+        const Above above(*this, step, level);
         for (int output = 0; output < n_outputs_; ++output) {
             const Bottom bottom(*this, members, output);
             const Vec leaf = broadcast(is_beside_leaf ? value_beside(step, is_rare ? 1 : 0, output) : 0.0);
@@ -378,11 +530,16 @@ class BlockWalk {
             double* const phi = is_closing ? phi_of(split.who, output) : nullptr;
             for (int v = 0; v < n_vectors_; ++v) {
                 const Answers answers = answers_of<kBits + 1>(states.from(v * kLanes));
+                const auto c = above.of(v);
                 const Vec delta = edge.delta(answers);
                 Points points;
                 for (int k = 0; k < K; ++k) {
-                    const Vec above = load(c + place(v, k)), over = edge.over_rare(delta, t[at(k)]);
-                    points[at(k)] = !has_edge ? above : is_rare ? above * over : fnma(above, over, above);
+                    if constexpr (requires { c.template below<is_rare>(k); }) {
+                        points[at(k)] = c.template below<is_rare>(k);
+                        continue;
+                    }
+                    const Vec from = c[k], over = edge.over_rare(delta, t[at(k)]);
+                    points[at(k)] = !has_edge ? from : is_rare ? from * over : fnma(from, over, from);
                 }
                 bottom(points, t, v, answers);
                 if constexpr (is_closing) {
@@ -390,8 +547,7 @@ class BlockWalk {
                     for (int k = 0; k < K; ++k) {
                         const Vec other = is_beside_leaf ? leaf : load(sibling + place(v, k));
                         const Vec rare = is_rare ? points[at(k)] : other, common = is_rare ? other : points[at(k)];
-                        const Vec weight = load(c + place(v, k));
-                        sum = k == 0 ? weight * (rare - common) : fma(weight, rare - common, sum);
+                        sum = k == 0 ? c[k] * (rare - common) : fma(c[k], rare - common, sum);
                         points[at(k)] = fma(edge.over_rare(delta, t[at(k)]), rare - common, common);
                     }
                     add(phi, v, delta, sum);
@@ -495,7 +651,7 @@ class BlockWalk {
         LTS_INLINE LeavesAgain(const BlockWalk& walk, const Members& members, int output)
             : LeavesAgain(walk, members.split, output) {}
         LTS_INLINE void operator()(Points& points, const Points&, int v, const Answers&) const {
-            const typename MetAgain<K>::Here here(met_, v);
+            const auto here = met_.of(v);
             Vec sum = here.by_kappa(points[0], 0);
             for (int k = 1; k < K; ++k) sum = sum + here.by_kappa(points[at(k)], k);
             add(phi_, v, here.delta() * apart_, sum);
@@ -665,34 +821,51 @@ class BlockWalk {
 
     // ---- what a step does -------------------------------------------------------------------------
 
-    static constexpr std::array<Action, kOps> actions() {
-        std::array<Action, kOps> out{};
-        add_splits<MetNew<K>>(out, false);
-        add_splits<MetAgain<K>>(out, true);
-        add_bottom<Leaves>(out, Bottom::leaves);
-        add_bottom<LeavesAgain>(out, Bottom::leaves_again);
-        add_bottom<Two>(out, Bottom::two);
-        add_bottom<Three>(out, Bottom::three);
+    template <class Above>
+    static constexpr Actions actions() {
+        Actions out{};
+        add_splits<MetNew<K>, Above>(out, false);
+        add_splits<MetAgain<K>, Above>(out, true);
+        add_bottoms<Above, Place::alone, Place::rare_first, Place::rare_closing, Place::rare_beside_leaf,
+                    Place::common_closing, Place::common_beside_leaf>(out);
         return out;
     }
-    template <class Met>
-    static constexpr void add_splits(std::array<Action, kOps>& to, bool is_repeated) {
-        to[carry_op(is_repeated, Sides::both)] = &BlockWalk::carry<Met, Sides::both>;
-        to[carry_op(is_repeated, Sides::rare)] = &BlockWalk::carry<Met, Sides::rare>;
-        to[carry_op(is_repeated, Sides::common)] = &BlockWalk::carry<Met, Sides::common>;
-        to[close_op(is_repeated, Leaf::none)] = &BlockWalk::close<Met, Leaf::none>;
-        to[close_op(is_repeated, Leaf::rare)] = &BlockWalk::close<Met, Leaf::rare>;
-        to[close_op(is_repeated, Leaf::common)] = &BlockWalk::close<Met, Leaf::common>;
+    template <class Met, class Above>
+    static constexpr void add_splits(Actions& to, bool is_repeated) {
+        to[carry_op(is_repeated, Sides::both)] = &BlockWalk::carry<Met, Sides::both, Above>;
+        to[carry_op(is_repeated, Sides::rare)] = &BlockWalk::carry<Met, Sides::rare, Above>;
+        to[carry_op(is_repeated, Sides::common)] = &BlockWalk::carry<Met, Sides::common, Above>;
+        to[close_op(is_repeated, Leaf::none)] = &BlockWalk::close<Met, Leaf::none, Above>;
+        to[close_op(is_repeated, Leaf::rare)] = &BlockWalk::close<Met, Leaf::rare, Above>;
+        to[close_op(is_repeated, Leaf::common)] = &BlockWalk::close<Met, Leaf::common, Above>;
     }
-    template <class Class>
-    static constexpr void add_bottom(std::array<Action, kOps>& to, Bottom bottom) {
-        const auto add = [&]<Place... kPlace>() {
-            ((to[bottom_op(bottom, kPlace)] = &BlockWalk::take<Class, kPlace>), ...);
-        };
-        add.template operator()<Place::alone, Place::rare_first, Place::rare_closing, Place::rare_beside_leaf,
-                                Place::common_closing, Place::common_beside_leaf>();
+    template <class Above, Place... kPlaces>
+    static constexpr void add_bottoms(Actions& to) {
+        ((to[bottom_op(Bottom::leaves, kPlaces)] = &BlockWalk::take<Leaves, kPlaces, Above>), ...);
+        ((to[bottom_op(Bottom::leaves_again, kPlaces)] = &BlockWalk::take<LeavesAgain, kPlaces, Above>), ...);
+        ((to[bottom_op(Bottom::two, kPlaces)] = &BlockWalk::take<Two, kPlaces, Above>), ...);
+        ((to[bottom_op(Bottom::three, kPlaces)] = &BlockWalk::take<Three, kPlaces, Above>), ...);
     }
-    static const std::array<Action, kOps> kActions;
+    // By the level of a split: below the top; where the top ends; and in it.
+    static constexpr std::size_t region_at(std::int32_t level) {
+        if constexpr (!kHasTop) return 0;
+        return level > kTopLevels ? 0 : level == kTopLevels ? 1 : 2;
+    }
+    static constexpr auto regions() {
+        if constexpr (kHasTop) {
+            std::array<Actions, 3> out{actions<OnStack>(), actions<ByState<0>>(), actions<ByState<0>>()};
+            add_bottoms<AboveAndBelow<0>, Place::rare_first, Place::rare_closing, Place::rare_beside_leaf,
+                        Place::common_closing, Place::common_beside_leaf>(out[2]);
+            for (const auto sides : {Sides::both, Sides::rare, Sides::common}) {
+                out[2][carry_op(false, sides)] = &BlockWalk::carry_states<MetNew<K>>;
+                out[2][carry_op(true, sides)] = &BlockWalk::carry_states<MetAgain<K>>;
+            }
+            return out;
+        } else {
+            return std::array<Actions, 1>{actions<OnStack>()};
+        }
+    }
+    static const std::array<Actions, kHasTop ? 3 : 1> kActions;
 
     const Tree& tree_;
     const BlockPoints<K>& p_;
@@ -703,10 +876,12 @@ class BlockWalk {
     int n_vectors_;
     std::size_t size_;
     double* stack_;
+    alignas(64) std::array<Top, kHasTop ? kTopLevels + 1 : 0> top_;
 };
 
 template <int K>
-constexpr std::array<typename BlockWalk<K>::Action, kOps> BlockWalk<K>::kActions = BlockWalk<K>::actions();
+constexpr std::array<typename BlockWalk<K>::Actions, BlockWalk<K>::kHasTop ? 3 : 1> BlockWalk<K>::kActions =
+    BlockWalk<K>::regions();
 
 }  // namespace linear_treeshap::LTS_ISA
 LTS_END_ISA

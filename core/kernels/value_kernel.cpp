@@ -51,14 +51,11 @@ void walk(const Program& program, const Chunk& chunk, const Tree& tree, const Bl
     const auto walk_at = [&](const Walk& walk, int first, int n_points) {
         with_block_points(n_points, [&]<int K>() {
             const BlockPoints<K> points(program.rules.at(walk.n_points), first, n_points);
-            int at_once = rows.n_blocks * kBlockRows;
+            int at_once = kWalkBlocks * kBlockRows;  // halves of which begin where vectors do
             while (at_once > 2 * kLanes && size(K, at_once) > kMaxStackDoubles) at_once /= 2;
-            double* const stack = work.stack.reserve(size(K, at_once));
-            BlockRows some = rows;
-            for (some.first = 0; some.first < rows.n_rows; some.first += at_once) {
-                some.n_rows = std::min(at_once, rows.n_rows - some.first);
-                BlockWalk<K>(chunk, tree, points, some, stack).run(walk.steps());
-            }
+            double* const stack = work.stack.reserve(size(K, std::min(at_once, rows.n_blocks * kBlockRows)));
+            for (int first_row = 0; first_row < rows.n_rows; first_row += at_once)
+                BlockWalk<K>(chunk, tree, points, rows.slice(first_row, at_once), stack).run(walk.steps());
         });
     };
     for (const auto& walk : tree.walks()) {
@@ -91,7 +88,7 @@ void tabulate(const Program& program, const Chunk& chunk, const Tree& tree, Work
         }
         find_satisfied_above(tree, left, 1, satisfied);
         std::fill_n(phi, block_doubles, 0.0);
-        walk(program, chunk, tree, {left, satisfied, 1, 0, n_rows, phi, kBlockRows, n_players}, work);
+        walk(program, chunk, tree, {left, satisfied, 1, 1, 0, n_rows, phi, kBlockRows, n_players}, work);
         const auto players = tree.lookup->players();
         for (std::size_t p = 0; p < players.size(); ++p)
             for (std::size_t o = 0; o < n_outputs; ++o)
@@ -208,9 +205,9 @@ class RowsInChunk {
                 for (const auto& walk : tree.walks()) fetch(walk.steps());
                 std::uint64_t* const satisfied = work_.satisfied.reserve(at(tree.n_repeats) * n);
                 find_satisfied_above(tree, left, n, satisfied);
+                const auto blocks = static_cast<int>(n);
                 walk(program_, chunk_, tree,
-                     {left, satisfied, static_cast<int>(n), 0, static_cast<int>(n_rows), phi, stride, n_players},
-                     work_);
+                     {left, satisfied, blocks, blocks, 0, static_cast<int>(n_rows), phi, stride, n_players}, work_);
             }
         add_to_values(program_, chunk_, phi, stride, n_rows, work_, values);
     }

@@ -44,8 +44,8 @@ MODELS: dict[str, Callable[[np.random.Generator], TreeEnsemble]] = {
         random_ensemble(rng, n_features=40, n_trees=20, max_depth=25, max_leaves=900), 8
     ),
 }
-#: Two blocks walk together; so many rows make several such walks, and the last one is not full.
-MANY_ROWS = 300
+#: 512 rows walk together; so many make two such walks, and the last one is not full.
+MANY_ROWS = 600
 
 
 def values(engine: ValueEngine, rows: Values, n_jobs: int, dtype: npt.DTypeLike = np.float64) -> Values:
@@ -69,7 +69,7 @@ def test_bits_do_not_depend_on_threads_or_cuts(model: str, kernel: str) -> None:
     rng = np.random.default_rng(len(model))
     ensemble = MODELS[model](rng)
     engine = value_engine(ensemble, kernel=kernel)
-    least, most = FEW_ROWS + 1, 600 if model == LARGE else 300
+    least, most = FEW_ROWS + 1, MANY_ROWS
     all_rows = rows_as_read(rng, ensemble, most)
     whole = values(engine, all_rows, n_jobs=1)
     for n_rows in (most, least + int(rng.integers(20, 200)), least + int(rng.integers(1, 20)), least):
@@ -96,6 +96,16 @@ def test_bits_of_batches_do_not_depend_on_cuts(model: str, kernel: str) -> None:
         assert values(engine, rows, n_jobs=2).tobytes() == whole.tobytes()
         for n_rows in (1, FEW_ROWS, FEW_ROWS + 1, 70, 256):
             assert values(engine, rows[:n_rows], n_jobs=2).tobytes() == whole[:n_rows].tobytes()
+
+
+@pytest.mark.parametrize("kernel", _core.kernels())
+def test_very_deep_trees_take_any_number_of_blocks(kernel: str) -> None:
+    """What is kept of their levels leaves room for a part of the rows that could walk together."""
+    engine = value_engine(chain([i % 30 for i in range(400)], share=0.99), kernel=kernel)
+    rows = np.random.default_rng(0).normal(size=(512, 30))
+    whole = values(engine, rows, n_jobs=1)
+    for n_rows in range(64, 512, 64):
+        assert values(engine, rows[:n_rows], n_jobs=1).tobytes() == whole[:n_rows].tobytes()
 
 
 @pytest.mark.parametrize("kernel", _core.kernels())
