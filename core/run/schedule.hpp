@@ -16,6 +16,25 @@ namespace linear_treeshap {
 // Doubles that a thread may keep beside the values it writes.
 inline constexpr std::size_t kMaxKeptDoubles = std::size_t{2} << 20;
 
+// Which run of rows is taken i-th. Memory that is new to the process is cleared page by page, of megabytes perhaps, by
+// whoever writes there first, and once more by everybody who comes before that is done; so threads begin far apart. The
+// last runs, which are shorter so that all threads end together, stay the last ones.
+class OrderOfRuns {
+  public:
+    OrderOfRuns(const std::vector<std::size_t>& begin, int n_threads)
+        : n_threads_(static_cast<std::size_t>(n_threads)) {
+        std::size_t n_equal = 0;
+        while (n_equal + 1 < begin.size() && begin[n_equal + 1] - begin[n_equal] == begin[1]) ++n_equal;
+        n_each_ = n_equal / n_threads_;
+    }
+    std::size_t operator[](std::size_t i) const {
+        return i < n_each_ * n_threads_ ? i % n_threads_ * n_each_ + i / n_threads_ : i;
+    }
+
+  private:
+    std::size_t n_threads_, n_each_;
+};
+
 // Writes `row_values` values of every row. Run i of rows begins at begin[i] and ends at begin[i + 1].
 // explain_chunk(first_row, n_rows, chunk, double* to, worker) adds what a chunk gives to a run of rows, and
 // returns false if the work must stop.
@@ -33,7 +52,9 @@ void explain_by_chunks(const std::vector<std::size_t>& begin, std::size_t n_chun
             for (std::size_t c = 0; c < n_chunks; ++c)
                 if (!explain_chunk(first, n_rows, c, sum, worker)) return;
         };
-        parallel_for(n_runs, n_threads, control, [&](std::size_t i, const Worker& worker) {
+        const OrderOfRuns order(begin, n_threads);
+        parallel_for(n_runs, n_threads, control, [&](std::size_t place, const Worker& worker) {
+            const std::size_t i = order[place];
             if constexpr (is_double) {
                 explain_run(begin[i], begin[i + 1] - begin[i], values.data() + begin[i] * row_values, worker);
             } else {

@@ -12,7 +12,9 @@ namespace linear_treeshap {
 namespace {
 
 // Rows of a task: enough to read a tree from afar once and use it many times...
-constexpr std::size_t kTaskRows = 256;
+constexpr std::size_t kTaskRows = 512;
+// ...and, where some finish earlier, so few at last...
+constexpr std::size_t kLastTaskRows = 192;
 // ...but never so many that nobody hears Ctrl-C for long.
 constexpr std::size_t kMaxTaskWork = 50'000'000;  // leaves · outputs · points · rows of a chunk: a tenth of a second
 
@@ -70,17 +72,18 @@ std::size_t ValueEngine::rows_per_task() const {
     return rows >= kBlockRows ? round_to_blocks(rows) : std::max<std::size_t>(rows, kMinWalkRows);
 }
 
-// Where tasks begin, and the end. The last ones are smaller, so that threads finish together; but less than a block of
-// rows takes longer for each row.
+// Where tasks begin, and the end. A task takes longer for each row the fewer it has, so every thread gets one if its
+// share is not larger; else the last ones are smaller, so that threads finish together.
 std::vector<std::size_t> ValueEngine::cuts(std::size_t n_rows, int n_threads) const {
     std::vector<std::size_t> out{0};
     const auto threads = static_cast<std::size_t>(n_threads);
-    const std::size_t grain = n_blocks(n_rows) * program_.chunks.size() < threads ? kMinWalkRows : kBlockRows;
+    const std::size_t fewest = n_blocks(n_rows) * program_.chunks.size() < threads ? kMinWalkRows : kBlockRows;
+    const std::size_t even = std::max((n_rows + threads - 1) / threads, fewest);
     while (out.back() < n_rows) {
         const std::size_t left = n_rows - out.back();
-        const std::size_t even = std::min<std::size_t>((n_rows + threads - 1) / threads, kBlockRows);
-        const std::size_t share = threads > 1 ? std::max(left / (2 * threads), even) : left;
-        out.push_back(out.back() + std::min({left, task_rows_, std::max<std::size_t>(1, share / grain) * grain}));
+        const bool is_even = threads == 1 || even <= task_rows_;
+        const std::size_t share = is_even ? even : std::max(round_to_blocks(left / (2 * threads)), kLastTaskRows);
+        out.push_back(out.back() + std::min({left, task_rows_, share}));
     }
     return out;
 }
