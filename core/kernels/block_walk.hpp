@@ -87,8 +87,8 @@ inline constexpr int kWalkBlocks = 8;
 struct BlockRows {
     const std::uint64_t* left;       // [condition of the chunk][block] which rows go left
     const std::uint64_t* satisfied;  // [repeat of the tree][block] which satisfy their player's edges above
-    int words;                       // of all blocks
-    int n_blocks;                    // of 64 rows, that are walked
+    int words;                       // of a condition, one for each block there is
+    int n_blocks;                    // of 64 rows: those that are walked
     int first, n_rows;               // of these
     double* phi;                     // [output][player][row]
     std::size_t stride;              // of players, in doubles

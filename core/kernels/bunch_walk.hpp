@@ -104,10 +104,10 @@ struct BunchPoints {
         LTS_INLINE Again(const BunchPoints& points, double absent_above) {
             const Lanes c = In<Lanes>::all(absent_above);
             for (std::size_t k = 0; k < Rows::kPoints; k += In<Lanes>::kLanes) {
-                const Lanes present = In<Lanes>::load(&points.t[k]), absent = In<Lanes>::load(&points.absent[k]) * c;
-                const Lanes per_u = In<Lanes>::all(1.0) / (present + absent);
+                const Lanes present = In<Lanes>::load(&points.t[k]), share = In<Lanes>::load(&points.absent[k]) * c;
+                const Lanes per_u = In<Lanes>::all(1.0) / (present + share);
                 In<Lanes>::store(&tau[k], present * per_u);
-                In<Lanes>::store(&rest[k], absent * per_u);
+                In<Lanes>::store(&rest[k], share * per_u);
                 In<Lanes>::store(&kappa[k], c * per_u * per_u);
             }
         }
