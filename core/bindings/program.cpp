@@ -98,7 +98,7 @@ void bind_program(nb::module_& m) {
     m.def(
         "compile",
         [](const Trees& trees, const Array<std::int32_t>& player, std::int32_t n_outputs, std::int32_t n_players,
-           bool is_float32, const nb::callable& rule, const std::optional<std::string>& kernel) {
+           bool is_float32, const std::optional<nb::callable>& rule, const std::optional<std::string>& kernel) {
             EnsembleView view = trees.view();
             view.player = span(player);
             view.n_outputs = n_outputs;
@@ -108,9 +108,10 @@ void bind_program(nb::module_& m) {
             const Progress nobody;
             const auto poll = poll_for(nobody);
             const WithoutGil no_gil;
-            return std::make_unique<Compiled>(Compiled{compile(view, rule_for(rule), poll), chosen});
+            const RulesOfIndex index = rule ? RulesOfIndex{rule_for(*rule), {}} : kShapley;
+            return std::make_unique<Compiled>(Compiled{compile(view, index, poll), chosen});
         },
-        "trees"_a, nb::kw_only(), "player"_a, "n_outputs"_a, "n_players"_a, "is_float32"_a, "rule"_a,
+        "trees"_a, nb::kw_only(), "player"_a, "n_outputs"_a, "n_players"_a, "is_float32"_a, "rule"_a.none(),
         "kernel"_a.none());
 }
 

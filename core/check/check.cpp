@@ -211,10 +211,8 @@ void expect_near(const std::vector<double>& found, const std::vector<double>& wa
     expect(found.size() == wanted.size() && std::equal(found.begin(), found.end(), wanted.begin(), near), what);
 }
 
-Rule shapley_rule(int n_players) { return gauss_legendre(std::max(1, (n_players + 1) / 2)); }
-
 void check_engines(const Model& model, const Rows& rows, const Rows& background, const std::string& name) {
-    const Program program = compile(model.view(), shapley_rule, kNobody);
+    const Program program = compile(model.view(), kShapley, kNobody);
     const RowsView view = rows.view(model.is_float32);
     std::vector<std::uint32_t> players;
     for (int player = 0; player < Model::kPlayers; ++player) players.push_back(1U << player);
@@ -234,7 +232,7 @@ void check_engines(const Model& model, const Rows& rows, const Rows& background,
         engine.explain<double>(view, again, 3, kNobody);
         expect(found == again, here + "the same bits on three threads");
 
-        const SetEngine pair_engine(plan_sets(program, shapley_rule, 2, 2, {}, kNobody), *kernel);
+        const SetEngine pair_engine(plan_sets(program, kShapley.rule, 2, 2, {}, kNobody), *kernel);
         std::vector<std::uint32_t> pairs;
         for (const auto& set : pair_engine.program().sets) pairs.push_back(1U << set[0] | 1U << set[1]);
         std::vector<double> of_pairs(rows.n * pairs.size() * Model::kOutputs);

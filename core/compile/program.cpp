@@ -243,10 +243,13 @@ class OpenChunk {
 
 }  // namespace
 
-Program compile(const EnsembleView& e, const RuleFor& rule_for, const Control::Poll& poll) {
+Program compile(const EnsembleView& e, const RulesOfIndex& index, const Control::Poll& poll) {
     Program program;
     Listener listener(poll);
-    const RuleOf rule_of = [&](int n_players) -> const Rule& { return program.rules.rule_for(n_players, rule_for); };
+    const RuleOf rule_of = [&](int n_players, bool with_ends) -> const Rule& {
+        return with_ends && index.rule_with_ends ? program.rules_with_ends.rule_for(n_players, index.rule_with_ends)
+                                                 : program.rules.rule_for(n_players, index.rule);
+    };
     program.category_sets = category_sets(e);
     program.n_columns = static_cast<std::int32_t>(e.player.size());
     program.n_players = e.n_players;

@@ -219,7 +219,7 @@ struct Program {
     std::vector<Forest> forests;  // chunks point to them
     std::vector<Chunk> chunks;
     std::vector<CategorySet> category_sets;
-    Rules rules;
+    Rules rules, rules_with_ends;
     std::int32_t n_columns = 0;
     std::int32_t n_players = 0;
     std::int32_t n_outputs = 1;
@@ -227,11 +227,13 @@ struct Program {
     std::size_t n_leaves = 0;    // over all chunks
     std::size_t table_size = 0;  // doubles, of all trees together
 
+    const Rule& rule_of(const Walk& walk) const { return (walk.has_ends ? rules_with_ends : rules).at(walk.n_points); }
+
     Program() = default;
     Program(Program&&) = default;  // a copy would point to the lists of the original
 };
 
 // `poll` is asked now and then, and may throw: nothing is left behind.
-Program compile(const EnsembleView& ensemble, const RuleFor& rule_for, const Control::Poll& poll);
+Program compile(const EnsembleView& ensemble, const RulesOfIndex& index, const Control::Poll& poll);
 
 }  // namespace linear_treeshap

@@ -40,19 +40,26 @@ inline constexpr int kPlaces = 6;
 enum class Sides : std::uint8_t { both, rare, common };
 enum class Leaf : std::uint8_t { none, rare, common };
 
-using Op = std::uint8_t;
-inline constexpr Op carry_op(bool is_repeated, Sides sides) {
-    return static_cast<Op>(3 * is_repeated + static_cast<int>(sides));
-}
-inline constexpr Op close_op(bool is_repeated, Leaf leaf) {
-    return static_cast<Op>(6 + 3 * is_repeated + static_cast<int>(leaf));
-}
-inline constexpr Op bottom_op(Bottom bottom, Place place) {
-    return static_cast<Op>(12 + kPlaces * static_cast<int>(bottom) + static_cast<int>(place));
-}
-inline constexpr int kOps = 12 + kPlaces * kBottoms;
+// How rows meet a split. Its player is new; or repeated; or it is new, as all above it are, and leads to ends of the
+// walk's longest paths, for which leading coefficients are kept.
+enum class Met : std::uint8_t { anew, again, on_longest };
 
-inline constexpr bool is_carry(Op op) { return op < 6; }
+using Op = std::uint8_t;
+inline constexpr Op carry_op(Met met, Sides sides) {
+    return static_cast<Op>(3 * static_cast<int>(met) + static_cast<int>(sides));
+}
+inline constexpr Op close_op(Met met, Leaf leaf) {
+    return static_cast<Op>(9 + 3 * static_cast<int>(met) + static_cast<int>(leaf));
+}
+// `met`: the split above it, which is repeated, or is not there, if the bottom is alone.
+inline constexpr Op bottom_op(Bottom bottom, Place place, Met met) {
+    const int first = 18 + (met == Met::on_longest ? kPlaces * kBottoms - 1 : 0);
+    const int n_places = met == Met::on_longest ? kPlaces - 1 : kPlaces;
+    return static_cast<Op>(first + n_places * static_cast<int>(bottom) + static_cast<int>(place));
+}
+inline constexpr int kOps = 18 + (2 * kPlaces - 1) * kBottoms;
+
+inline constexpr bool is_carry(Op op) { return op < 9; }
 
 struct Step {
     std::uint32_t split : 23;  // whose C is at hand
@@ -73,11 +80,22 @@ struct Step {
 };
 static_assert(sizeof(Step) == 4 && kOps <= 64);
 
+// At 0 there is a division by the absent weight above a repeated player's split. It must not underflow, or be zero: a
+// tree with less of it has a rule without ends.
+inline constexpr double kLeastAbsentWithEnds = 0x1p-300;
+
 // Leaves of a tree that are walked to together (walks.hpp).
 struct Walk {
     const Step* first_step;
     std::int32_t n_steps;
-    std::int32_t n_points;
+    std::uint32_t n_points : 31;
+    std::uint32_t has_ends : 1;  // its rule
+
+    Walk(std::size_t steps, int points, bool with_ends)
+        : first_step(nullptr),
+          n_steps(static_cast<std::int32_t>(steps)),
+          n_points(static_cast<std::uint32_t>(points) & 0x7FFFFFFFU),
+          has_ends(with_ends) {}
 
     std::span<const Step> steps() const { return {first_step, static_cast<std::size_t>(n_steps)}; }
 };

@@ -44,7 +44,8 @@ inline double round_down(double threshold) {
 // One walk for all leaves of a tree that needs no more points, or has no more players, is as good as any.
 inline constexpr int kMostOfOneWalk = 4;
 
-using RuleOf = std::function<const Rule&(int n_players_on_path)>;
+// With ends only if the index has such rules.
+using RuleOf = std::function<const Rule&(int n_players_on_path, bool with_ends)>;
 
 // A split before it is packed, and its condition before that has a number.
 struct CompiledSplit : Split {
@@ -184,7 +185,7 @@ class TreeCompiler {
             for (const auto child : out_.splits[i].child)
                 if (child >= 0)
                     most_players_[i] = std::max(most_players_[i], most_players_[static_cast<std::size_t>(child)]);
-        const Rule& rule = rule_of_(most_players_[0]);
+        const Rule& rule = rule_of_(most_players_[0], false);
         out_.tree.n_points = rule.n_points();
         // Differences would do for the edges of new players, if the rule allows.
         is_exact_ = rule.differences_lose_digits();
@@ -234,14 +235,36 @@ class TreeCompiler {
         return split.below == Below::two ? Bottom::two : Bottom::three;
     }
 
+    // Of a bottom: the number of players that it takes points for. Leading coefficients may count for one more, if all
+    // players on its path are new; of two numbers that need as many points without, that is the larger one.
+    int most_players_by_points(std::size_t bottom) const {
+        const int most = most_players_[bottom];
+        return has_ends_ && is_clean_path_[bottom] && most >= 4 && most % 2 == 0 ? most - 1 : most;
+    }
+
     // A leaf beside a split goes with the first walk that meets it, whose paths are as long at least.
     void find_walks() {
-        classes_.assign(out_.splits.size(), ~PathClasses{0});
-        const int most = most_players_[0], n_points = out_.tree.n_points;
+        const auto n_splits = out_.splits.size();
+        is_clean_path_.assign(n_splits, !out_.splits[0].is_repeated);
+        for (std::size_t i = 0; i < n_splits; ++i)
+            for (const auto child : out_.splits[i].child)
+                if (child >= 0) {
+                    const auto below = static_cast<std::size_t>(child);
+                    is_clean_path_[below] = is_clean_path_[i] && !out_.splits[below].is_repeated;
+                }
+        has_ends_ = rule_of_(most_players_[0], true).has_ends() &&
+                    std::ranges::all_of(out_.splits, [](const CompiledSplit& split) {
+                        return split.absent_above >= kLeastAbsentWithEnds;
+                    });
+        int most = 1;
+        for (std::size_t i = 0; i < n_splits; ++i)
+            if (bottom_at(static_cast<std::int32_t>(i))) most = std::max(most, most_players_by_points(i));
+        const int n_points = rule_of_(most, has_ends_).n_points();
+        classes_.assign(n_splits, ~PathClasses{0});
         walks_ = {{~PathClasses{0}, 0, most}};
         if (std::min(n_points, most) <= kMostOfOneWalk) return;
         const ClassesOfPaths class_of(most);
-        for (std::size_t i = out_.splits.size(); i-- > 0;) {
+        for (std::size_t i = n_splits; i-- > 0;) {
             const bool is_bottom = bottom_at(static_cast<std::int32_t>(i)).has_value();
             PathClasses below = 0;
             for (const auto child : out_.splits[i].child)
@@ -250,11 +273,12 @@ class TreeCompiler {
                     below |= classes;
                     if (is_bottom) classes = 0;  // no step speaks of it
                 }
-            classes_[i] = is_bottom ? PathClasses{1} << class_of(most_players_[i]) : below;
+            classes_[i] = is_bottom ? PathClasses{1} << class_of(most_players_by_points(i)) : below;
         }
-        // To make a rule may take long, so two say what the others need. Two players often need as many points as one.
-        const int whole = (most + 1) / 2 * 2, half = (most + 3) / 4 * 2;
-        const double per_player = static_cast<double>(n_points - rule_of_(half).n_points()) / (whole - half);
+        // To make a rule may take long, so two say what the others need. Two players often need as many points as one:
+        // 2n - 1 and 2n, or with ends 2n and 2n + 1.
+        const int whole = (most + !has_ends_) / 2 * 2 + has_ends_, half = (most + 3) / 4 * 2 + has_ends_;
+        const double per_player = static_cast<double>(n_points - rule_of_(half, has_ends_).n_points()) / (whole - half);
         walks_ = plan_walks(classes_, class_of, [&](int n_players) {
             return std::max(1, static_cast<int>(std::lround(n_points - per_player * (whole - n_players))));
         });
@@ -262,11 +286,28 @@ class TreeCompiler {
     bool meets(const PlannedWalk& walk, std::int32_t child) const {
         return child >= 0 && (classes_[static_cast<std::size_t>(child)] & walk.classes) != 0;
     }
+    bool leads_to_longest(std::int32_t child) const {
+        return child >= 0 && leads_to_longest_[static_cast<std::size_t>(child)];
+    }
+    void find_longest(const PlannedWalk& walk, const Rule& rule) {
+        leads_to_longest_.assign(out_.splits.size(), false);
+        if (!rule.has_ends()) return;
+        for (std::size_t i = out_.splits.size(); i-- > 0;) {
+            if (!is_clean_path_[i]) continue;
+            const auto number = static_cast<std::int32_t>(i);
+            const CompiledSplit& split = out_.splits[i];
+            leads_to_longest_[i] = bottom_at(number)
+                                       ? meets(walk, number) && most_players_[i] == rule.most_players()
+                                       : leads_to_longest(split.child[0]) || leads_to_longest(split.child[1]);
+        }
+    }
 
     // Depth-first, rare sides first; but of the children of a new player's split, bottoms come last: they take C over
     // the edge by themselves, and the last of them closes the split.
     void plan_steps(const PlannedWalk& walk) {
         const std::size_t first_step = out_.steps.size();
+        const Rule& rule = rule_of_(walk.most_players, has_ends_);
+        find_longest(walk, rule);
         struct Visit {
             std::int32_t split, level;
             std::uint8_t side;
@@ -278,7 +319,7 @@ class TreeCompiler {
             const CompiledSplit& split = out_.splits[static_cast<std::size_t>(number)];
             out_.tree.n_levels = std::max(out_.tree.n_levels, level + 1);
             if (const auto bottom = bottom_at(number)) {
-                add({number, side}, bottom_op(*bottom, Place::alone));
+                add({number, side}, bottom_op(*bottom, Place::alone, Met::anew));
                 pending.pop_back();
                 continue;
             }
@@ -286,10 +327,13 @@ class TreeCompiler {
                 return meets(walk, child) && (split.is_repeated || !bottom_at(child));
             };
             const bool rare = has_step(split.child_at(0)), common = has_step(split.child_at(1));
-            if (next == 0 && (rare || common))
-                add({number, side}, carry_op(split.is_repeated, !common ? Sides::rare
-                                                                : !rare ? Sides::common
-                                                                        : Sides::both));
+            if (next == 0 && (rare || common)) {
+                const bool to_longest =
+                    (rare && leads_to_longest(split.child_at(0))) || (common && leads_to_longest(split.child_at(1)));
+                add({number, side}, carry_op(met(split, to_longest), !common ? Sides::rare
+                                                                     : !rare ? Sides::common
+                                                                             : Sides::both));
+            }
             if (next == 2) {
                 Step last(number, side);
                 last.returns = rare || common;
@@ -302,10 +346,13 @@ class TreeCompiler {
                 pending.push_back(
                     {split.child_at(static_cast<std::size_t>(next)), level + 1, static_cast<std::uint8_t>(next), 0});
         }
-        const int n_points = rule_of_(walk.most_players).n_points();
-        out_.walks.push_back({nullptr, static_cast<std::int32_t>(out_.steps.size() - first_step), n_points});
+        out_.walks.emplace_back(out_.steps.size() - first_step, rule.n_points(), rule.has_ends());
+    }
+    static Met met(const CompiledSplit& split, bool to_longest) {
+        return split.is_repeated ? Met::again : to_longest ? Met::on_longest : Met::anew;
     }
     void finish(const PlannedWalk& walk, Step step, const CompiledSplit& split) {
+        const Met met_here = met(split, leads_to_longest(split.number));
         const auto rare = split.child_at(0), common = split.child_at(1);
         const bool has_rare = meets(walk, rare), has_common = meets(walk, common);
         const auto bottom_below = [&](std::int32_t child) {
@@ -317,13 +364,16 @@ class TreeCompiler {
             step.is_beside_nothing = was_met || (has_rare ? common : rare) >= 0;
         }
         if (!rare_bottom && !common_bottom)
-            add(step, close_op(split.is_repeated, !has_rare ? Leaf::rare : !has_common ? Leaf::common : Leaf::none));
+            add(step, close_op(met_here, !has_rare ? Leaf::rare : !has_common ? Leaf::common : Leaf::none));
         if (rare_bottom)
-            add(step, bottom_op(*rare_bottom, common_bottom ? Place::rare_first
-                                              : !has_common ? Place::rare_beside_leaf
-                                                            : Place::rare_closing));
+            add(step, bottom_op(*rare_bottom,
+                                common_bottom ? Place::rare_first
+                                : !has_common ? Place::rare_beside_leaf
+                                              : Place::rare_closing,
+                                met_here));
         if (common_bottom)
-            add(step, bottom_op(*common_bottom, has_rare ? Place::common_closing : Place::common_beside_leaf));
+            add(step,
+                bottom_op(*common_bottom, has_rare ? Place::common_closing : Place::common_beside_leaf, met_here));
     }
     void add(Step step, Op op) {
         step.op = op & 63U;
@@ -369,9 +419,11 @@ class TreeCompiler {
     Numbering& players_;
     const RuleOf& rule_of_;
     CompiledTree out_;
-    bool is_exact_ = false;
-    std::vector<int> most_players_;     // on a path through each split
-    std::vector<PathClasses> classes_;  // of paths through each split
+    bool is_exact_ = false, has_ends_ = false;
+    std::vector<int> most_players_;       // on a path through each split
+    std::vector<bool> is_clean_path_;     // to each split: its player and all above are new
+    std::vector<PathClasses> classes_;    // of paths through each split
+    std::vector<bool> leads_to_longest_;  // of the walk at hand
     std::vector<PlannedWalk> walks_;
 };
 

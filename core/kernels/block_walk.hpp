@@ -20,6 +20,11 @@
 // it, so that most splits near the leaves need no step of their own. Where a repeated player splits, what a row does is
 // one of four outcomes, and factors are looked up.
 //
+// Two more points cost next to nothing (compile/quadrature.hpp). At 0 all rows are alike, since f = w there: what it
+// adds to a sum is one number for each split. And what C · G is at ∞, its leading coefficient, is not zero but for
+// paths of as many players as only the longest have. It is kept on the way to these, where f = δ over the rare edge and
+// -δ over the common one.
+//
 // Nothing is carried near the root either, where one instruction chooses among eight numbers: C depends on the answers
 // to at most three questions there, so it is found for each state that these make, as if that were a row, and looked
 // up.
@@ -47,8 +52,10 @@ struct BlockPoints {
     static constexpr std::size_t kNumbers = (K + 3) / 4 * 4;  // whole quads
     alignas(32) std::array<double, kNumbers> t, absent;
     alignas(32) std::array<double, kNumbers> square, weight;
+    double zero_weight = 0.0, leading_weight = 0.0;  // the first points' alone
+    int most_players;                                // on a path: where leading coefficients count
 
-    BlockPoints(const Rule& rule, int first, int n_points) {
+    BlockPoints(const Rule& rule, int first, int n_points) : most_players(rule.most_players()) {
         t.fill(0.5);
         absent.fill(0.5);
         weight.fill(0.0);
@@ -56,6 +63,9 @@ struct BlockPoints {
         std::copy_n(rule.absent.begin() + first, n_points, absent.begin());
         std::copy_n(rule.weight.begin() + first, n_points, weight.begin());
         std::transform(t.begin(), t.end(), square.begin(), [](double x) { return x * x; });
+        if (first != 0) return;
+        zero_weight = rule.zero_weight;
+        leading_weight = rule.leading_weight;
     }
 };
 
@@ -174,6 +184,7 @@ class MetNew {
     LTS_INLINE MetNew(const BlockPoints<K>& points, const Tree&, const PackedSplit& split, const auto& rows)
         : split_(split), t_(broadcast_all<K>(points.t)), states_(rows, std::array{split.asks()}) {}
     LTS_INLINE static std::int32_t player_of(const Tree&, const PackedSplit& split) { return split.who; }
+    LTS_INLINE static double kappa_at_zero(const Tree&, const PackedSplit&) { return 1.0; }
 
     class Here {  // some rows
       public:
@@ -237,6 +248,9 @@ class MetAgain {
     LTS_INLINE static std::int32_t player_of(const Tree& tree, const PackedSplit& split) {
         return tree.chunk_repeats[split.who].player;
     }
+    LTS_INLINE static double kappa_at_zero(const Tree& tree, const PackedSplit& split) {
+        return 1.0 / std::max(tree.chunk_repeats[split.who].absent_above, kLeastAbsentWithEnds);
+    }
 
     class Here {
       public:
@@ -264,6 +278,54 @@ class MetAgain {
     BlockStates states_;
 };
 
+constexpr std::size_t kept_doubles(int n_points, int n_vectors) { return at(n_vectors * (n_points + 1) + 1) * kLanes; }
+
+// What is kept of a child of a split, first C and then G: at K points, vector of rows after vector; the leading
+// coefficients of these rows; and at 0, where they are alike.
+template <int K>
+class Kept {
+  public:
+    LTS_INLINE Kept(double* first, int n_vectors) : first_(first), leading_(first + at(n_vectors) * kVector) {
+        ends_ = leading_ + at(n_vectors * kLanes);
+    }
+
+    LTS_INLINE double* points(int v) const { return first_ + at(v) * kVector; }
+    LTS_INLINE double* leading() const { return leading_; }
+    LTS_INLINE double& zero() const { return ends_[0]; }
+    // Where no path is among the longest, leading coefficients are zero, and not kept.
+    LTS_INLINE void set_leads(bool leads) const { ends_[1] = leads ? 1.0 : 0.0; }
+    LTS_INLINE bool leads() const { return ends_[1] != 0.0; }
+
+  private:
+    static constexpr std::size_t kVector = std::size_t{K} * kLanes;
+
+    double *first_, *leading_, *ends_;
+};
+
+// Numbers of a vector of rows after the other, or none: zeros.
+class Leading {
+  public:
+    LTS_INLINE Leading() : first_(kNone.data()), stride_(0) {}
+    template <int K>
+    LTS_INLINE explicit Leading(const Kept<K>& kept) : Leading() {
+        if (!kept.leads()) return;
+        first_ = kept.leading();
+        stride_ = kLanes;
+    }
+    LTS_INLINE Vec operator[](int v) const { return load(first_ + v * stride_); }
+
+  private:
+    alignas(64) static constexpr std::array<double, kLanes> kNone{};
+
+    const double* first_;
+    int stride_;
+};
+
+// Doubles that the walk of some rows at some points needs room for.
+inline std::size_t stack_doubles(int n_levels, int n_outputs, int n_points, int n_rows) {
+    return at(n_levels + 1) * at(2 * n_outputs) * kept_doubles(n_points, (n_rows + kLanes - 1) / kLanes);
+}
+
 template <int K>
 class BlockWalk {
   public:
@@ -276,18 +338,16 @@ class BlockWalk {
           leaf_(asks_nothing(chunk)),
           n_outputs_(chunk.n_outputs),
           n_vectors_((rows.n_rows + kLanes - 1) / kLanes),
-          size_(at(n_vectors_) * kVector),
           stack_(stack) {}
 
-    static std::size_t stack_doubles(int n_levels, int n_outputs, int n_rows) {
-        return at(n_levels + 1) * at(2 * n_outputs) * at((n_rows + kLanes - 1) / kLanes) * kVector;
-    }
-
     void run(std::span<const Step> steps) {
-        double* const root = kHasTop ? top_[0].c[0].data() : c_at(-1, 0);
-        for (int v = 0; v < (kHasTop ? 1 : n_vectors_); ++v)
-            for (int k = 0; k < K; ++k) store(root + place(v, k), broadcast(p_.weight[at(k)]));
-        if constexpr (kHasTop) top_[0].states = BlockStates();
+        if constexpr (kHasTop) {
+            start(top_[0].below(0), 1);
+            top_[0].states = BlockStates();
+        } else {
+            start(c_at(-1, 0), n_vectors_);
+        }
+        c_at(-1, 0).zero() = p_.zero_weight;
         std::int32_t level = 0;
         for (const auto& step : steps) {
             level -= step.returns;
@@ -298,23 +358,31 @@ class BlockWalk {
 
   private:
     using Points = std::array<Vec, K>;
+    using ForStates = std::array<Vec, K + 1>;  // the last: leading coefficients
     using Action = void (BlockWalk::*)(const Step&, std::int32_t level);
     using Actions = std::array<Action, kOps>;
 
     // Where more points are needed trees are deep, and near the root is little of them.
     static constexpr bool kHasTop = kHasStates && K <= 4;
-    static constexpr std::size_t kVector = std::size_t{K} * kLanes;  // doubles of a vector of rows
 
-    static std::size_t place(int v, int k) { return at(v) * kVector + at(k * kLanes); }
+    void start(const Kept<K>& root, int n_vectors) const {
+        for (int v = 0; v < n_vectors; ++v) {
+            for (int k = 0; k < K; ++k) store(root.points(v) + k * kLanes, broadcast(p_.weight[at(k)]));
+            store(root.leading() + v * kLanes, broadcast(p_.leading_weight));
+        }
+    }
     // Of every level, from the one above the root on: G of both children; and until the last output's is known, C in
     // its place.
-    double* g_at(std::int32_t level, int side, int output) const {
-        return stack_ + (at(level + 1) * at(2 * n_outputs_) + at(2 * output + side)) * size_;
+    LTS_INLINE Kept<K> g_at(std::int32_t level, int side, int output) const {
+        const std::size_t place = at(level + 1) * at(2 * n_outputs_) + at(2 * output + side);
+        return {stack_ + place * kept_doubles(K, n_vectors_), n_vectors_};
     }
-    double* c_at(std::int32_t level, int side) const { return g_at(level, side, n_outputs_ - 1); }
+    LTS_INLINE Kept<K> c_at(std::int32_t level, int side) const { return g_at(level, side, n_outputs_ - 1); }
     // Of a step's split, at this level.
-    double* c_of(const Step& step, std::int32_t level) const { return c_at(level - 1, step.side); }
-    double* g_of(const Step& step, std::int32_t level, int output) const { return g_at(level - 1, step.side, output); }
+    LTS_INLINE Kept<K> c_of(const Step& step, std::int32_t level) const { return c_at(level - 1, step.side); }
+    LTS_INLINE Kept<K> g_of(const Step& step, std::int32_t level, int output) const {
+        return g_at(level - 1, step.side, output);
+    }
     double value_of(std::int32_t child, int output) const { return values_[at(~child) * at(n_outputs_) + at(output)]; }
     // Of the leaf on one side of a step's split, if it is this walk's.
     double value_beside(const Step& step, std::size_t side, int output) const {
@@ -342,22 +410,23 @@ class BlockWalk {
 
     // ---- C of a split -----------------------------------------------------------------------------
     //
-    // of(v)[k] is that of some rows at a point.
+    // of(v)[k] is that of some rows at a point, and of(v).leading() their leading coefficients.
 
     class OnStack {
       public:
-        LTS_INLINE explicit OnStack(const double* c) : c_(c) {}
+        LTS_INLINE explicit OnStack(const Kept<K>& c) : c_(c) {}
         LTS_INLINE OnStack(const BlockWalk& walk, const Step& step, std::int32_t level)
             : OnStack(walk.c_of(step, level)) {}
 
         struct Here {
-            const double* c;
+            const double *c, *at_infinity;
             LTS_INLINE Vec operator[](int k) const { return load(c + k * kLanes); }
+            LTS_INLINE Vec leading() const { return load(at_infinity); }
         };
-        LTS_INLINE Here of(int v) const { return {c_ + place(v, 0)}; }
+        LTS_INLINE Here of(int v) const { return {c_.points(v), c_.leading() + v * kLanes}; }
 
       private:
-        const double* c_;
+        Kept<K> c_;
     };
 
     // Near the root: by its state, a row's answers to what is asked above.
@@ -365,18 +434,19 @@ class BlockWalk {
     class ByState {
       public:
         LTS_INLINE ByState(const BlockWalk& walk, const Step& step, std::int32_t level)
-            : states_(walk.top_[at(level)].states), c_(walk.c_by_state(step, level)) {}
+            : states_(walk.top_[at(level)].states), c_(walk.top_[at(level)].by_state(step.side)) {}
 
         struct Here {
-            const Points& c;
+            const ForStates& c;
             Answers state;
             LTS_INLINE Vec operator[](int k) const { return States<kBit>(c[at(k)])[state]; }
+            LTS_INLINE Vec leading() const { return (*this)[K]; }
         };
         LTS_INLINE Here of(int v) const { return {c_, answers_of<3>(states_.from(v * kLanes))}; }
 
       private:
         const BlockStates& states_;
-        Points c_;
+        ForStates c_;
     };
 
     // The same where there is room for an answer more, the split's own, and so for C of its children: below(k).
@@ -384,7 +454,8 @@ class BlockWalk {
     class AboveAndBelow {
       public:
         LTS_INLINE AboveAndBelow(const BlockWalk& walk, const Step& step, std::int32_t level)
-            : states_(walk.rows_, walk.asks_down_to(level, walk.split_of(step))), c_(walk.c_by_state(step, level)) {
+            : states_(walk.rows_, walk.asks_down_to(level, walk.split_of(step))),
+              c_(walk.top_[at(level)].by_state(step.side)) {
             const MetNew<K> met(walk.p_, walk.tree_, walk.split_of(step),
                                 StatesAsRows{StatesAsRows::kGoLeft[at(level)], 0});
             const auto here = met.of(0);
@@ -398,6 +469,7 @@ class BlockWalk {
             const AboveAndBelow& all;
             Answers state;
             LTS_INLINE Vec operator[](int k) const { return States<kBit>(all.c_[at(k)])[state]; }
+            LTS_INLINE Vec leading() const { return (*this)[K]; }
             template <bool kIsRare>
             LTS_INLINE Vec below(int k) const {
                 return States<kBit>((kIsRare ? all.rare_ : all.common_)[at(k)])[state];
@@ -407,43 +479,66 @@ class BlockWalk {
 
       private:
         BlockStates states_;
-        Points c_, rare_, common_;
+        ForStates c_;
+        Points rare_, common_;
     };
 
     // What the children of a split near the root have above them.
     struct Top {
-        std::array<std::array<double, kVector>, 2> c;  // by state
-        BlockStates states;                            // of the rows
+        std::array<std::array<double, kept_doubles(K, 1)>, 2> c;  // by state
+        BlockStates states;                                       // of the rows
         std::int32_t split;
         std::uint64_t satisfied;  // states in which all edges of its player above the split are
+
+        LTS_INLINE Kept<K> below(std::size_t side) { return {c[side].data(), 1}; }
+        LTS_INLINE ForStates by_state(std::size_t side) const {
+            ForStates out;
+            for (std::size_t k = 0; k <= K; ++k) out[k] = load(c[side].data() + k * kLanes);
+            return out;
+        }
     };
     static constexpr std::int32_t kTopLevels = 3;  // whose answers a state has
 
     // ---- splits -----------------------------------------------------------------------------------
 
-    template <Sides kSides>
-    LTS_INLINE static void carry(const auto& met, const auto& above, int n_vectors, double* rare, double* common) {
+    template <Met kMet>
+    using AsMet = std::conditional_t<kMet == Met::again, MetAgain<K>, MetNew<K>>;
+
+    template <Met kMet, Sides kSides>
+    LTS_INLINE static void carry(const AsMet<kMet>& met, const auto& above, int n_vectors, const Kept<K>& rare,
+                                 const Kept<K>& common) {
         for (int v = 0; v < n_vectors; ++v) {
             const auto here = met.of(v);
             const auto from = above.of(v);
             for (int k = 0; k < K; ++k) {
                 const Vec c = from[k];
-                if constexpr (kSides != Sides::common) store(rare + place(v, k), here.to_rare(c, k));
-                if constexpr (kSides != Sides::rare) store(common + place(v, k), here.to_common(c, k));
+                if constexpr (kSides != Sides::common) store(rare.points(v) + k * kLanes, here.to_rare(c, k));
+                if constexpr (kSides != Sides::rare) store(common.points(v) + k * kLanes, here.to_common(c, k));
+            }
+            if constexpr (kMet == Met::on_longest) {
+                const Vec leading = from.leading() * here.delta();
+                if constexpr (kSides != Sides::common) store(rare.leading() + v * kLanes, leading);
+                if constexpr (kSides != Sides::rare) store(common.leading() + v * kLanes, broadcast(0.0) - leading);
             }
         }
     }
+    void carry_zero(const Step& step, std::int32_t level) const {
+        for (const int side : {0, 1})
+            c_at(level, side).zero() = c_of(step, level).zero() * split_of(step).ratio_at(at(side));
+    }
 
     // C, over the edges to children that have steps of their own.
-    template <class Met, Sides kSides, class Above>
+    template <Met kMet, Sides kSides, class Above>
     void carry(const Step& step, std::int32_t level) {
-        const Met met(p_, tree_, split_of(step), rows_);
-        carry<kSides>(met, Above(*this, step, level), n_vectors_, c_at(level, 0), c_at(level, 1));
+        carry_zero(step, level);
+        const AsMet<kMet> met(p_, tree_, split_of(step), rows_);
+        carry<kMet, kSides>(met, Above(*this, step, level), n_vectors_, c_at(level, 0), c_at(level, 1));
     }
 
     // The same for states, near the root.
-    template <class Met>
+    template <Met kMet>
     void carry_states(const Step& step, std::int32_t level) {
+        carry_zero(step, level);
         const PackedSplit& split = split_of(step);
         const auto split_at = [&](std::int32_t above) { return top_[at(above + 1)].split; };
         Top& below = top_[at(level + 1)];
@@ -456,8 +551,8 @@ class BlockWalk {
             const std::uint64_t left = StatesAsRows::kGoLeft[at(above)];
             below.satisfied = (edge % 2 == 0 ? left : ~left) & top_[at(above + 1)].satisfied;
         }
-        const Met met(p_, tree_, split, StatesAsRows{StatesAsRows::kGoLeft[at(level)], below.satisfied});
-        carry<Sides::both>(met, OnStack(top_[at(level)].c[step.side].data()), 1, below.c[0].data(), below.c[1].data());
+        const AsMet<kMet> met(p_, tree_, split, StatesAsRows{StatesAsRows::kGoLeft[at(level)], below.satisfied});
+        carry<kMet, Sides::both>(met, OnStack(top_[at(level)].below(step.side)), 1, below.below(0), below.below(1));
         below.states = BlockStates(rows_, asks_down_to(level, split));
     }
     // What is asked on the way to a split near the root, and there.
@@ -468,47 +563,58 @@ class BlockWalk {
         out[at(level)] = split.asks();
         return out;
     }
-    LTS_INLINE Points c_by_state(const Step& step, std::int32_t level) const {
-        Points out;
-        for (int k = 0; k < K; ++k) out[at(k)] = load(top_[at(level)].c[step.side].data() + place(0, k));
-        return out;
-    }
 
     // G, from that of both children.
-    template <class Met, Leaf kLeaf, class Above>
+    template <Met kMet, Leaf kLeaf, class Above>
     void close(const Step& step, std::int32_t level) {
+        constexpr bool is_on_longest = kMet == Met::on_longest;
         const PackedSplit& split = split_of(step);
-        const Met met(p_, tree_, split, rows_);
+        const AsMet<kMet> met(p_, tree_, split, rows_);
         const Above above(*this, step, level);
+        const double c_zero = c_of(step, level).zero() * AsMet<kMet>::kappa_at_zero(tree_, split);
         for (int output = 0; output < n_outputs_; ++output) {
-            const Vec leaf =
-                broadcast(kLeaf == Leaf::none ? 0.0 : value_beside(step, kLeaf == Leaf::rare ? 0 : 1, output));
-            const double *const g_rare = g_at(level, 0, output), *const g_common = g_at(level, 1, output);
-            double *const g = g_of(step, level, output), *const phi = phi_of(Met::player_of(tree_, split), output);
+            const double value = kLeaf == Leaf::none ? 0.0 : value_beside(step, kLeaf == Leaf::rare ? 0 : 1, output);
+            const Vec leaf = broadcast(value);
+            const Kept<K> g_rare = g_at(level, 0, output), g_common = g_at(level, 1, output);
+            const Kept<K> g = g_of(step, level, output);
+            double* const phi = phi_of(AsMet<kMet>::player_of(tree_, split), output);
+            const double common_zero = kLeaf == Leaf::common ? value : g_common.zero();
+            const double apart_zero = (kLeaf == Leaf::rare ? value : g_rare.zero()) - common_zero;
+            const Vec at_zero = broadcast(c_zero * apart_zero);
+            const Leading leading_rare = is_on_longest && kLeaf != Leaf::rare ? Leading(g_rare) : Leading();
+            const Leading leading_common = is_on_longest && kLeaf != Leaf::common ? Leading(g_common) : Leading();
             for (int v = 0; v < n_vectors_; ++v) {
                 const auto here = met.of(v);
                 const auto c = above.of(v);
-                Vec sum;
+                Vec sum = at_zero;
+                if constexpr (is_on_longest) {
+                    const Vec apart = leading_rare[v] - leading_common[v];
+                    sum = fma(c.leading(), apart, sum);
+                    store(g.leading() + v * kLanes, here.delta() * apart);
+                }
                 for (int k = 0; k < K; ++k) {
-                    const Vec rare = kLeaf == Leaf::rare ? leaf : load(g_rare + place(v, k));
-                    const Vec common = kLeaf == Leaf::common ? leaf : load(g_common + place(v, k));
-                    const Vec weight = here.by_kappa(c[k], k);
-                    sum = k == 0 ? weight * (rare - common) : fma(weight, rare - common, sum);
-                    store(g + place(v, k), here.together(rare, common, k));
+                    const Vec rare = kLeaf == Leaf::rare ? leaf : load(g_rare.points(v) + k * kLanes);
+                    const Vec common = kLeaf == Leaf::common ? leaf : load(g_common.points(v) + k * kLanes);
+                    sum = fma(here.by_kappa(c[k], k), rare - common, sum);
+                    store(g.points(v) + k * kLanes, here.together(rare, common, k));
                 }
                 add(phi, v, here.delta(), sum);
             }
+            g.zero() = common_zero + split.rare_ratio * apart_zero;
+            g.set_leads(is_on_longest);
         }
     }
 
     // ---- bottoms ----------------------------------------------------------------------------------
     //
-    // Each turns C of some rows into G, and gives its players their due.
+    // Each turns C of some rows into G, and gives its players their due. What C is at 0 is the same for all rows, and
+    // given with κ; it has a leading coefficient where paths are longest. That of G is returned.
 
     // A bottom whose C is at hand, or that is below a split of a new player whose C is.
-    template <class Bottom, Place kPlace, class Above>
+    template <class Bottom, Place kPlace, Met kMet, class Above>
     void take(const Step& step, std::int32_t level) {
         constexpr int kBits = Bottom::kBits;
+        constexpr bool is_on_longest = kMet == Met::on_longest;
         constexpr bool has_edge = kPlace != Place::alone, is_rare = kPlace < Place::common_closing;
         constexpr bool is_closing = has_edge && kPlace != Place::rare_first;
         constexpr bool is_beside_leaf = kPlace == Place::rare_beside_leaf || kPlace == Place::common_beside_leaf;
@@ -522,12 +628,22 @@ class BlockWalk {
         const New<kBits> edge(split);
         const Points t = broadcast_all<K>(p_.t);
         const Above above(*this, step, level);
+        const double c_zero = c_of(step, level).zero(), side_ratio = has_edge ? split.ratio_at(is_rare ? 0 : 1) : 1.0;
+        // Over δ, the edge at ∞; zero if the bottom is not at the end of a longest path.
+        const bool is_longest = Bottom::kLevels > 0 && level + 1 + Bottom::kLevels == p_.most_players;
+        const Vec edge_sign = broadcast(!is_longest ? 0.0 : is_rare ? 1.0 : -1.0);
         for (int output = 0; output < n_outputs_; ++output) {
             const Bottom bottom(*this, members, output);
-            const Vec leaf = broadcast(is_beside_leaf ? value_beside(step, is_rare ? 1 : 0, output) : 0.0);
-            const double* const sibling = g_at(level, is_rare ? 1 : 0, output);
-            double* const g = has_edge && !is_closing ? g_at(level, 0, output) : g_of(step, level, output);
+            const double value = is_beside_leaf ? value_beside(step, is_rare ? 1 : 0, output) : 0.0;
+            const Vec leaf = broadcast(value);
+            const Kept<K> sibling = g_at(level, is_rare ? 1 : 0, output);
+            const Kept<K> g = has_edge && !is_closing ? g_at(level, 0, output) : g_of(step, level, output);
             double* const phi = is_closing ? phi_of(split.who, output) : nullptr;
+            const double mean = bottom.mean(), other_zero = is_closing && !is_beside_leaf ? sibling.zero() : value;
+            const double apart_zero = is_rare ? mean - other_zero : other_zero - mean;
+            const Vec below_at_zero = broadcast(c_zero * side_ratio * bottom.kappa_at_zero());
+            const Vec at_zero = broadcast(c_zero * apart_zero);
+            const Leading leading_other = is_on_longest && is_closing && !is_beside_leaf ? Leading(sibling) : Leading();
             for (int v = 0; v < n_vectors_; ++v) {
                 const Answers answers = answers_of<kBits + 1>(states.from(v * kLanes));
                 const auto c = above.of(v);
@@ -541,19 +657,31 @@ class BlockWalk {
                     const Vec from = c[k], over = edge.over_rare(delta, t[at(k)]);
                     points[at(k)] = !has_edge ? from : is_rare ? from * over : fnma(from, over, from);
                 }
-                bottom(points, t, v, answers);
+                Vec leading;
+                if constexpr (is_on_longest)
+                    leading = edge_sign * bottom(points, t, v, answers, below_at_zero, c.leading() * delta * edge_sign);
+                else
+                    bottom(points, t, v, answers, below_at_zero, NoLeading{});
                 if constexpr (is_closing) {
-                    Vec sum;
+                    Vec sum = at_zero;
+                    if constexpr (is_on_longest) {
+                        leading = is_rare ? leading - leading_other[v] : leading + leading_other[v];
+                        sum = fma(c.leading(), leading, sum);
+                        leading = delta * leading;
+                    }
                     for (int k = 0; k < K; ++k) {
-                        const Vec other = is_beside_leaf ? leaf : load(sibling + place(v, k));
+                        const Vec other = is_beside_leaf ? leaf : load(sibling.points(v) + k * kLanes);
                         const Vec rare = is_rare ? points[at(k)] : other, common = is_rare ? other : points[at(k)];
-                        sum = k == 0 ? c[k] * (rare - common) : fma(c[k], rare - common, sum);
+                        sum = fma(c[k], rare - common, sum);
                         points[at(k)] = fma(edge.over_rare(delta, t[at(k)]), rare - common, common);
                     }
                     add(phi, v, delta, sum);
                 }
-                for (int k = 0; k < K; ++k) store(g + place(v, k), points[at(k)]);
+                if constexpr (is_on_longest) store(g.leading() + v * kLanes, leading);
+                for (int k = 0; k < K; ++k) store(g.points(v) + k * kLanes, points[at(k)]);
             }
+            g.zero() = is_closing ? (is_rare ? other_zero : mean) + split.rare_ratio * apart_zero : mean;
+            g.set_leads(is_on_longest);
         }
     }
 
@@ -616,20 +744,32 @@ class BlockWalk {
               slope(Deltas<kBit>(split.rare_side(), broadcast(split.rare_ratio)).by(broadcast(expected.apart))) {}
     };
 
+    struct NoLeading {};
+    LTS_INLINE static Vec plus(Vec sum, Vec leading) { return sum + leading; }
+    LTS_INLINE static Vec plus(Vec sum, NoLeading) { return sum; }
+
+    // A bottom whose players are new.
+    struct Clean {
+        static double kappa_at_zero() { return 1.0; }
+    };
+
     // Two leaves.
-    class Leaves {
+    class Leaves : public Clean {
       public:
-        static constexpr int kBits = 1;
+        static constexpr int kBits = 1, kLevels = 1;
         using Members = MembersOf<Bottom::leaves>;
 
         LTS_INLINE Leaves(const BlockWalk& walk, const Members& members, int output)
             : tip_(walk, members[0], output), mean_(broadcast(tip_.expected.mean)) {}
-        LTS_INLINE void operator()(Points& points, const Points& t, int v, const Answers& answers) const {
-            Vec sum = points[0];
-            for (int k = 1; k < K; ++k) sum = sum + points[at(k)];
+        double mean() const { return tip_.expected.mean; }
+        LTS_INLINE Vec operator()(Points& points, const Points& t, int v, const Answers& answers, Vec zero,
+                                  auto leading) const {
+            Vec sum = plus(zero, leading);
+            for (int k = 0; k < K; ++k) sum = sum + points[at(k)];
             const Vec slope = tip_.slope[answers];
             add(tip_.phi, v, slope, sum);
             for (int k = 0; k < K; ++k) points[at(k)] = fma(slope, t[at(k)], mean_);
+            return slope;
         }
 
       private:
@@ -640,7 +780,7 @@ class BlockWalk {
     // Two leaves of a repeated player.
     class LeavesAgain {
       public:
-        static constexpr int kBits = 0;
+        static constexpr int kBits = 0, kLevels = 0;  // of new players
         struct Members {
             const PackedSplit& split;
 
@@ -650,21 +790,27 @@ class BlockWalk {
 
         LTS_INLINE LeavesAgain(const BlockWalk& walk, const Members& members, int output)
             : LeavesAgain(walk, members.split, output) {}
-        LTS_INLINE void operator()(Points& points, const Points&, int v, const Answers&) const {
+        double mean() const { return mean_; }
+        double kappa_at_zero() const { return kappa_at_zero_; }
+        LTS_INLINE Vec operator()(Points& points, const Points&, int v, const Answers&, Vec zero, auto) const {
             const auto here = met_.of(v);
-            Vec sum = here.by_kappa(points[0], 0);
-            for (int k = 1; k < K; ++k) sum = sum + here.by_kappa(points[at(k)], k);
+            Vec sum = zero;
+            for (int k = 0; k < K; ++k) sum = sum + here.by_kappa(points[at(k)], k);
             add(phi_, v, here.delta() * apart_, sum);
             for (int k = 0; k < K; ++k) points[at(k)] = here.among(value_[at(k)]);
+            return broadcast(0.0);
         }
 
       private:
         LTS_INLINE LeavesAgain(const BlockWalk& walk, const PackedSplit& split, int output)
             : met_(walk.p_, walk.tree_, split, walk.rows_),
-              phi_(walk.phi_of(met_.player_of(walk.tree_, split), output)) {
+              phi_(walk.phi_of(met_.player_of(walk.tree_, split), output)),
+              kappa_at_zero_(met_.kappa_at_zero(walk.tree_, split)) {
             const double rare = walk.value_of(split.child[0], output);
             const double common = walk.value_of(split.child[1], output);
-            apart_ = broadcast(rare - common);
+            const Expected expected(split, rare, common);
+            mean_ = expected.mean;
+            apart_ = broadcast(expected.apart);
             for (std::size_t k = 0; k < K; ++k) {
                 const Quad over_rare = load_quad(met_.over_rare[k].data());
                 const Quad over_common = load_quad(met_.over_common[k].data());
@@ -674,6 +820,7 @@ class BlockWalk {
 
         MetAgain<K> met_;
         double* phi_;
+        double kappa_at_zero_, mean_;
         Vec apart_;
         std::array<Outcomes, K> value_;
     };
@@ -748,21 +895,24 @@ class BlockWalk {
     using Twig = std::conditional_t<kHasStates, TwigByState<kBit>, TwigByAnswers<kBit>>;
 
     // Up to three splits.
-    class Two {
+    class Two : public Clean {
       public:
-        static constexpr int kBits = 3;
+        static constexpr int kBits = 3, kLevels = 2;
         using Members = MembersOf<Bottom::two>;
 
         LTS_INLINE Two(const BlockWalk& walk, const Members& members, int output)
             : twig_(walk, members, 0, output), mean_(broadcast(twig_.expected.mean)) {}
-        LTS_INLINE void operator()(Points& points, const Points& t, int v, const Answers& answers) const {
-            Vec sum = points[0], sum_t = sum * t[0];
+        double mean() const { return twig_.expected.mean; }
+        LTS_INLINE Vec operator()(Points& points, const Points& t, int v, const Answers& answers, Vec zero,
+                                  auto leading) const {
+            Vec sum = zero + points[0], sum_t = plus(points[0] * t[0], leading);
             for (int k = 1; k < K; ++k) {
                 sum = sum + points[at(k)];
                 sum_t = fma(points[at(k)], t[at(k)], sum_t);
             }
             const auto [slope, curve] = twig_(answers, v, sum, sum_t);
             for (int k = 0; k < K; ++k) points[at(k)] = fma(t[at(k)], fma(t[at(k)], curve, slope), mean_);
+            return curve;
         }
 
       private:
@@ -771,9 +921,9 @@ class BlockWalk {
     };
 
     // Up to seven.
-    class Three {
+    class Three : public Clean {
       public:
-        static constexpr int kBits = 7;
+        static constexpr int kBits = 7, kLevels = 3;
         using Members = MembersOf<Bottom::three>;
 
         LTS_INLINE Three(const BlockWalk& walk, const Members& members, int output)
@@ -786,8 +936,10 @@ class BlockWalk {
               apart_(broadcast(expected_.apart)),
               mean_(broadcast(expected_.mean)),
               square_(broadcast_all<K>(walk.p_.square)) {}
-        LTS_INLINE void operator()(Points& points, const Points& t, int v, const Answers& answers) const {
-            Vec sum = points[0], sum_t = sum * t[0], sum_tt = sum * square_[0];
+        double mean() const { return expected_.mean; }
+        LTS_INLINE Vec operator()(Points& points, const Points& t, int v, const Answers& answers, Vec zero,
+                                  auto leading) const {
+            Vec sum = zero + points[0], sum_t = points[0] * t[0], sum_tt = plus(points[0] * square_[0], leading);
             for (int k = 1; k < K; ++k) {
                 sum = sum + points[at(k)];
                 sum_t = fma(points[at(k)], t[at(k)], sum_t);
@@ -804,6 +956,7 @@ class BlockWalk {
             const Vec third = here * twist;
             for (int k = 0; k < K; ++k)
                 points[at(k)] = fma(t[at(k)], fma(t[at(k)], fma(t[at(k)], third, curve), slope), mean_);
+            return third;
         }
 
       private:
@@ -824,27 +977,38 @@ class BlockWalk {
     template <class Above>
     static constexpr Actions actions() {
         Actions out{};
-        add_splits<MetNew<K>, Above>(out, false);
-        add_splits<MetAgain<K>, Above>(out, true);
-        add_bottoms<Above, Place::alone, Place::rare_first, Place::rare_closing, Place::rare_beside_leaf,
-                    Place::common_closing, Place::common_beside_leaf>(out);
+        add_splits<Met::anew, Above>(out);
+        add_splits<Met::again, Above>(out);
+        add_splits<Met::on_longest, Above>(out);
+        add_bottoms<Met::anew, Above, Place::alone>(out);
+        add_bottoms_below_splits<Above>(out);
         return out;
     }
-    template <class Met, class Above>
-    static constexpr void add_splits(Actions& to, bool is_repeated) {
-        to[carry_op(is_repeated, Sides::both)] = &BlockWalk::carry<Met, Sides::both, Above>;
-        to[carry_op(is_repeated, Sides::rare)] = &BlockWalk::carry<Met, Sides::rare, Above>;
-        to[carry_op(is_repeated, Sides::common)] = &BlockWalk::carry<Met, Sides::common, Above>;
-        to[close_op(is_repeated, Leaf::none)] = &BlockWalk::close<Met, Leaf::none, Above>;
-        to[close_op(is_repeated, Leaf::rare)] = &BlockWalk::close<Met, Leaf::rare, Above>;
-        to[close_op(is_repeated, Leaf::common)] = &BlockWalk::close<Met, Leaf::common, Above>;
+    template <Met kMet, class Above>
+    static constexpr void add_splits(Actions& to) {
+        to[carry_op(kMet, Sides::both)] = &BlockWalk::carry<kMet, Sides::both, Above>;
+        to[carry_op(kMet, Sides::rare)] = &BlockWalk::carry<kMet, Sides::rare, Above>;
+        to[carry_op(kMet, Sides::common)] = &BlockWalk::carry<kMet, Sides::common, Above>;
+        to[close_op(kMet, Leaf::none)] = &BlockWalk::close<kMet, Leaf::none, Above>;
+        to[close_op(kMet, Leaf::rare)] = &BlockWalk::close<kMet, Leaf::rare, Above>;
+        to[close_op(kMet, Leaf::common)] = &BlockWalk::close<kMet, Leaf::common, Above>;
     }
-    template <class Above, Place... kPlaces>
+    template <class Above>
+    static constexpr void add_bottoms_below_splits(Actions& to) {
+        const auto add = [&]<Met kMet>() {
+            add_bottoms<kMet, Above, Place::rare_first, Place::rare_closing, Place::rare_beside_leaf,
+                        Place::common_closing, Place::common_beside_leaf>(to);
+        };
+        add.template operator()<Met::anew>();
+        add.template operator()<Met::on_longest>();
+    }
+    template <Met kMet, class Above, Place... kPlaces>
     static constexpr void add_bottoms(Actions& to) {
-        ((to[bottom_op(Bottom::leaves, kPlaces)] = &BlockWalk::take<Leaves, kPlaces, Above>), ...);
-        ((to[bottom_op(Bottom::leaves_again, kPlaces)] = &BlockWalk::take<LeavesAgain, kPlaces, Above>), ...);
-        ((to[bottom_op(Bottom::two, kPlaces)] = &BlockWalk::take<Two, kPlaces, Above>), ...);
-        ((to[bottom_op(Bottom::three, kPlaces)] = &BlockWalk::take<Three, kPlaces, Above>), ...);
+        ((to[bottom_op(Bottom::leaves, kPlaces, kMet)] = &BlockWalk::take<Leaves, kPlaces, kMet, Above>), ...);
+        ((to[bottom_op(Bottom::leaves_again, kPlaces, kMet)] = &BlockWalk::take<LeavesAgain, kPlaces, kMet, Above>),
+         ...);
+        ((to[bottom_op(Bottom::two, kPlaces, kMet)] = &BlockWalk::take<Two, kPlaces, kMet, Above>), ...);
+        ((to[bottom_op(Bottom::three, kPlaces, kMet)] = &BlockWalk::take<Three, kPlaces, kMet, Above>), ...);
     }
     // By the level of a split: below the top; where the top ends; and in it.
     static constexpr std::size_t region_at(std::int32_t level) {
@@ -854,11 +1018,11 @@ class BlockWalk {
     static constexpr auto regions() {
         if constexpr (kHasTop) {
             std::array<Actions, 3> out{actions<OnStack>(), actions<ByState<0>>(), actions<ByState<0>>()};
-            add_bottoms<AboveAndBelow<0>, Place::rare_first, Place::rare_closing, Place::rare_beside_leaf,
-                        Place::common_closing, Place::common_beside_leaf>(out[2]);
+            add_bottoms_below_splits<AboveAndBelow<0>>(out[2]);
             for (const auto sides : {Sides::both, Sides::rare, Sides::common}) {
-                out[2][carry_op(false, sides)] = &BlockWalk::carry_states<MetNew<K>>;
-                out[2][carry_op(true, sides)] = &BlockWalk::carry_states<MetAgain<K>>;
+                out[2][carry_op(Met::anew, sides)] = &BlockWalk::carry_states<Met::anew>;
+                out[2][carry_op(Met::again, sides)] = &BlockWalk::carry_states<Met::again>;
+                out[2][carry_op(Met::on_longest, sides)] = &BlockWalk::carry_states<Met::on_longest>;
             }
             return out;
         } else {
@@ -874,7 +1038,6 @@ class BlockWalk {
     PackedSplit leaf_;      // in the place of a split
     int n_outputs_;
     int n_vectors_;
-    std::size_t size_;
     double* stack_;
     alignas(64) std::array<Top, kHasTop ? kTopLevels + 1 : 0> top_;
 };

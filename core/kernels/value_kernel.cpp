@@ -39,20 +39,21 @@ void find_satisfied_above(const Tree& tree, const std::uint64_t* left, std::size
 
 // ---- the walk -------------------------------------------------------------------------------------
 
-// What is kept of all levels should stay in a cache. Rows that walk together, and the points at which they do, are as
-// many as leave it this small; trees of very many levels are walked at one point after the other.
-constexpr std::size_t kMaxStackDoubles = std::size_t{1} << 17;
+// What is kept of all levels should stay in a cache, and what is kept of both children of a split in the nearest one.
+// Rows that walk together, and the points at which they do, are as many as leave it this small; trees of very many
+// levels are walked at one point after the other.
+constexpr std::size_t kMaxStackDoubles = std::size_t{1} << 17, kMaxChildrenDoubles = std::size_t{1} << 12;
 
 void walk(const Program& program, const Chunk& chunk, const Tree& tree, const BlockRows& rows, Workspace& work) {
-    const auto size = [&](int n_points, int n) {
-        return at(n_points) * BlockWalk<1>::stack_doubles(tree.n_levels, chunk.n_outputs, n);
-    };
+    const auto size = [&](int n_points, int n) { return stack_doubles(tree.n_levels, chunk.n_outputs, n_points, n); };
     const int most_points = size(kMaxBlockPoints, 2 * kLanes) > kMaxStackDoubles ? 1 : kMaxBlockPoints;
     const auto walk_at = [&](const Walk& walk, int first, int n_points) {
         with_block_points(n_points, [&]<int K>() {
-            const BlockPoints<K> points(program.rules.at(walk.n_points), first, n_points);
+            const BlockPoints<K> points(program.rule_of(walk), first, n_points);
             int at_once = kWalkBlocks * kBlockRows;  // halves of which begin where vectors do
-            while (at_once > 2 * kLanes && size(K, at_once) > kMaxStackDoubles) at_once /= 2;
+            while (at_once > 2 * kLanes &&
+                   (size(K, at_once) > kMaxStackDoubles || at(2 * K * at_once) > kMaxChildrenDoubles))
+                at_once /= 2;
             double* const stack = work.stack.reserve(size(K, std::min(at_once, rows.n_blocks * kBlockRows)));
             for (int first_row = 0; first_row < rows.n_rows; first_row += at_once)
                 BlockWalk<K>(chunk, tree, points, rows.slice(first_row, at_once), stack).run(walk.steps());
@@ -255,7 +256,7 @@ void explain(const Program& program, const Chunk& chunk, const RowsView& rows, W
 #define LTS_NAME(x) LTS_STRING(x)
 extern const Kernel kernel;
 const Kernel kernel{
-    LTS_NAME(LTS_ISA), tabulate, explain, {kLanes > 2 ? 2 : 1, kLanes > 4 ? 16 : 8}, {kLanes > 4 ? 4 : kLanes / 2, 8}};
+    LTS_NAME(LTS_ISA), tabulate, explain, {kLanes > 4 ? 2 : 1, kLanes > 4 ? 16 : 8}, {kLanes > 4 ? 4 : kLanes / 2, 8}};
 
 }  // namespace linear_treeshap::LTS_ISA
 LTS_END_ISA

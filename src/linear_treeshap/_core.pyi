@@ -57,7 +57,7 @@ def compile(
     n_outputs: int,
     n_players: int,
     is_float32: bool,
-    rule: RuleFor,
+    rule: RuleFor | None,  # None: Shapley's
     kernel: str | None,
 ) -> Program: ...
 

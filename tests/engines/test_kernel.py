@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import itertools
 from dataclasses import replace
 from typing import Any, Literal
 
@@ -63,6 +64,41 @@ def test_leaves_that_are_walked_to_apart_equal_the_definition(setting: dict[str,
         for kernel in KERNELS:
             found = explain(ensemble, np.resize(rows, (FEW_ROWS + 1, ensemble.n_features)), kernel)
             assert_equal(found, right, ensemble, f"({kernel}, case {case})")
+
+
+@pytest.mark.parametrize("n_outputs", [1, 3])
+@pytest.mark.parametrize("n_features", [8, 100])
+def test_longest_paths_of_every_length(n_features: int, n_outputs: int) -> None:
+    """Of an odd and of an even number of players, which are all new, or some of them repeated: blocks of rows
+    take as many points for both, where leading coefficients give the rest."""
+    rng = np.random.default_rng(13)
+    for depth in range(1, 15):
+        ensemble = random_ensemble(
+            rng,
+            n_features=n_features,
+            n_trees=3,
+            max_depth=depth,
+            max_leaves=100,
+            n_outputs=n_outputs,
+            vector_leaves=True,
+        )
+        rows = rows_as_read(rng, ensemble, 2)
+        right = np.resize(exact(ensemble, rows), (FEW_ROWS + 1, ensemble.n_features, ensemble.n_outputs))
+        for kernel in KERNELS:
+            found = explain(ensemble, np.resize(rows, (FEW_ROWS + 1, ensemble.n_features)), kernel)
+            assert_equal(found, right, ensemble, f"({kernel}, depth {depth})")
+
+
+@pytest.mark.parametrize("kernel", KERNELS)
+@pytest.mark.parametrize("features", [[0, 1, 0, 2], [0, 0, 1, 0], [0, 0, 0, 0, 1]])
+@pytest.mark.parametrize("share", [1e-30, 1e-46, 1e-60])
+def test_hardly_any_cover_above_a_repeated_player(features: list[int], share: float, kernel: str) -> None:
+    """At 0 there is a division by its share, which must not be too small."""
+    ensemble = chain(features, share=share)
+    rows = np.array(list(itertools.product([-1.0, 1.0], repeat=ensemble.n_features)))
+    right = exact(ensemble, rows)
+    found = explain(ensemble, np.resize(rows, (FEW_ROWS + 1, ensemble.n_features)), kernel)
+    assert_equal(found, np.resize(right, found.shape), ensemble)
 
 
 @pytest.mark.parametrize("kernel", KERNELS)

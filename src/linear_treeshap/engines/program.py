@@ -69,7 +69,7 @@ class Program:
             n_outputs=ensemble.n_outputs,
             n_players=self.n_players,
             is_float32=ensemble.row_format.dtype == "float32",
-            rule=rule_inside(index, order=1),
+            rule=None if index == SHAPLEY else rule_inside(index, order=1),
             kernel=kernel,
         )
 
