@@ -44,6 +44,14 @@ void find_satisfied_above(const Tree& tree, const std::uint64_t* left, std::size
 // levels are walked at one point after the other.
 constexpr std::size_t kMaxStackDoubles = std::size_t{1} << 17, kMaxChildrenDoubles = std::size_t{1} << 12;
 
+// Whole blocks in parts of about the same size, near the one that is wished for: one row by itself takes as long as
+// dozens beside others.
+int even_parts(int n_rows, int part_rows) {
+    if (part_rows < kBlockRows) return part_rows;
+    const int n_parts = std::max(1, (n_rows + part_rows / 2) / part_rows);
+    return (n_rows + n_parts * kBlockRows - 1) / (n_parts * kBlockRows) * kBlockRows;
+}
+
 void walk(const Program& program, const Chunk& chunk, const Tree& tree, const BlockRows& rows, Workspace& work) {
     const auto size = [&](int n_points, int n) { return stack_doubles(tree.n_levels, chunk.n_outputs, n_points, n); };
     const int most_points = size(kMaxBlockPoints, 2 * kLanes) > kMaxStackDoubles ? 1 : kMaxBlockPoints;
@@ -54,7 +62,8 @@ void walk(const Program& program, const Chunk& chunk, const Tree& tree, const Bl
             while (at_once > 2 * kLanes &&
                    (size(K, at_once) > kMaxStackDoubles || at(2 * K * at_once) > kMaxChildrenDoubles))
                 at_once /= 2;
-            double* const stack = work.stack.reserve(size(K, std::min(at_once, rows.n_blocks * kBlockRows)));
+            at_once = even_parts(rows.n_rows, at_once);
+            double* const stack = work.stack.reserve(size(K, at_once));
             for (int first_row = 0; first_row < rows.n_rows; first_row += at_once)
                 BlockWalk<K>(chunk, tree, points, rows.slice(first_row, at_once), stack).run(walk.steps());
         });
@@ -242,9 +251,17 @@ void explain_few(const Program& program, const Chunk& chunk, const RowsView& row
 void explain(const Program& program, const Chunk& chunk, const RowsView& rows, Way way, const double* tables,
              Workspace& work, double* values) {
     if (way == Way::one_by_one) return explain_few<OneByOne>(program, chunk, rows, tables, work, values);
-    if (way == Way::in_lanes)
-        return rows.n_rows <= kLanes ? explain_few<Vec>(program, chunk, rows, tables, work, values)
-                                     : explain_few<WidestLanes>(program, chunk, rows, tables, work, values);
+    if (way == Way::in_lanes) {
+        // As many as fill the widest lanes, or nearly, and those that are left.
+        constexpr std::size_t kWidest = In<WidestLanes>::kLanes;
+        const std::size_t left = rows.n_rows % kWidest;
+        const std::size_t n = kWidest == kLanes || left > kLanes ? rows.n_rows : rows.n_rows - left;
+        if (n > 0) explain_few<WidestLanes>(program, chunk, rows.slice(0, n), tables, work, values);
+        if (n < rows.n_rows)
+            explain_few<Vec>(program, chunk, rows.slice(n, left), tables, work,
+                             values + n * at(program.n_players * program.n_outputs));
+        return;
+    }
     with_rows(program, rows, [&]<int kRows, class Number>() {
         RowsInChunk<kRows, Number>(program, chunk, rows, work).explain(tables, values);
     });
@@ -255,8 +272,11 @@ void explain(const Program& program, const Chunk& chunk, const RowsView& rows, W
 #define LTS_STRING(x) #x
 #define LTS_NAME(x) LTS_STRING(x)
 extern const Kernel kernel;
-const Kernel kernel{
-    LTS_NAME(LTS_ISA), tabulate, explain, {kLanes > 4 ? 2 : 1, kLanes > 4 ? 16 : 8}, {kLanes > 4 ? 4 : kLanes / 2, 8}};
+const Kernel kernel{LTS_NAME(LTS_ISA),
+                    tabulate,
+                    explain,
+                    {kLanes > 4 ? 2 : 1, kLanes > 4 ? 32 : 16},
+                    {kLanes > 4 ? 4 : kLanes / 2, kLanes > 4 ? 16 : 2 * kLanes + 4}};
 
 }  // namespace linear_treeshap::LTS_ISA
 LTS_END_ISA

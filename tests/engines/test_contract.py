@@ -86,7 +86,7 @@ def test_bits_do_not_depend_on_how_rows_are_cut(name: str, explained: Explained)
     X = rows(300)
     whole = case.explain(X)
     for size in (1 + CASES[name].few_rows, 7 + CASES[name].few_rows, 64, 100):
-        parts = [case.explain(X[i : i + size]) for i in range(0, min(len(X), 10 * size), size)]
+        parts = [case.explain(X[i : i + size]) for i in range(0, min(len(X) + 1 - size, 10 * size), size)]
         cut = np.concatenate(parts)
         assert cut.tobytes() == whole[: len(cut)].tobytes(), f"in calls of {size} rows"
 
@@ -102,7 +102,7 @@ def test_float32_output_is_the_rounded_float64_output(name: str, explained: Expl
         assert (np.abs(single - double) <= 1e-6 * np.abs(double).max(axis=(0, 1))).all()
 
 
-@pytest.mark.parametrize("n_rows", [0, 1, 8, 9, 16, 17, 63, 64, 65])
+@pytest.mark.parametrize("n_rows", [0, 1, 8, 9, 16, 17, 32, 33, 63, 64, 65])
 def test_any_number_of_rows(name: str, explained: Explained, n_rows: int) -> None:
     case, rows = explained
     X = rows(70)

@@ -22,7 +22,7 @@ Float64 = npt.NDArray[np.float64]
 
 #: Calls of no more rows may be added up in other orders than larger ones, see core/values/value_engine.cpp:
 #: their values are the same to rounding then, not to the last bit.
-FEW_ROWS = 16
+FEW_ROWS = 32
 
 _AMONG_MANY = ContextVar("_AMONG_MANY", default=False)
 
