@@ -15,6 +15,7 @@
 #include "kernels/background_kernel.hpp"
 #include "kernels/isa.hpp"
 #include "kernels/simd.hpp"
+#include "run/buffer.hpp"
 
 LTS_BEGIN_ISA
 namespace linear_treeshap::LTS_ISA {
@@ -108,8 +109,8 @@ class Bottom {
 class Kinds {
   public:
     std::size_t n = 0;
-    std::vector<std::uint32_t> member;  // by kind, the last
-    std::vector<std::uint32_t> number;  // by row: 1 + its kind; 0 of rows that are not there
+    const std::uint32_t* member = nullptr;  // by kind, the last
+    const std::uint32_t* number = nullptr;  // by row: 1 + its kind; 0 of rows that are not there
 
     std::span<const std::uint32_t> there() const { return {there_.data(), n_there_}; }
 
@@ -117,27 +118,27 @@ class Kinds {
     // `merge`: whether there are to be fewer kinds than members.
     template <class Rows>
     void find(std::size_t n_blocks, const std::vector<const Sets*>& words, bool merge, const Rows& rows) {
-        number.assign(n_blocks * kBlockRows, 0);
-        for (auto* const list : {&member, &there_, &last_, &again_}) list->resize(n_blocks * kBlockRows + 1);
-        std::size_t n_there = 0;
+        const std::size_t room = n_blocks * kBlockRows + 16;
+        std::uint32_t *const members = member_.reserve(room), *const numbers = number_.reserve(room);
+        std::uint32_t *const there = there_.reserve(room), *const last = last_.reserve(room);
+        again_.reserve(room);
+        std::fill_n(numbers, n_blocks * kBlockRows, 0);
+        member = members, number = numbers;
+        n_there_ = 0;
         for (std::size_t b = 0; b < n_blocks; ++b)
-            for (std::uint64_t left = rows(b); left != 0; left &= left - 1)
-                there_[n_there++] =
-                    static_cast<std::uint32_t>(b * kBlockRows + static_cast<std::size_t>(std::countr_zero(left)));
+            n_there_ += list_bits(rows(b), static_cast<std::uint32_t>(b * kBlockRows), there + n_there_);
         if (!merge)
-            for (std::size_t i = 0; i < n_there; ++i) last_[there_[i]] = there_[i];
+            for (std::size_t i = 0; i < n_there_; ++i) last[there[i]] = there[i];
         else
-            words.size() == 1 ? find_last<false>(n_there, words) : find_last<true>(n_there, words);
-        n_there_ = n_there;
+            words.size() == 1 ? find_last<false>(n_there_, words) : find_last<true>(n_there_, words);
         n = 0;
-        for (std::size_t i = 0; i < n_there; ++i) {
-            const std::uint32_t row = there_[i];
-            member[n] = row;
-            number[row] = static_cast<std::uint32_t>(n + 1);
-            n += last_[row] == row;
+        for (std::size_t i = 0; i < n_there_; ++i) {
+            const std::uint32_t row = there[i];
+            members[n] = row;
+            numbers[row] = static_cast<std::uint32_t>(n + 1);
+            n += last[row] == row;
         }
-        for (std::size_t kind = 0; kind < n; ++kind) number[member[kind]] = static_cast<std::uint32_t>(kind + 1);
-        for (std::size_t i = 0; i < n_there; ++i) number[there_[i]] = number[last_[there_[i]]];
+        for (std::size_t i = 0; i < n_there_; ++i) numbers[there[i]] = numbers[last[there[i]]];
     }
 
   private:
@@ -150,6 +151,7 @@ class Kinds {
     void find_last(std::size_t n_there, const std::vector<const Sets*>& words) {
         const std::uint32_t* const first_word = words[0]->data();  // the blocks lie side by side
         const std::uint32_t* rows = there_.data();
+        std::uint32_t *const last_of = last_.data(), *const again = again_.data();
         for (std::uint64_t spread = kSpread; n_there != 0; spread = spread * kSpread | 1) {
             const auto slot_of = [&](std::uint32_t row) -> std::uint16_t& {
                 std::uint64_t hash = first_word[row];
@@ -162,21 +164,22 @@ class Kinds {
             std::size_t n_again = 0;
             for (std::size_t i = 0; i < n_there; ++i) {
                 const std::uint32_t row = rows[i], last = slot_of(row);
-                last_[row] = last;
-                again_[n_again] = row;
+                last_of[row] = last;
+                again[n_again] = row;
                 bool is_alike = first_word[row] == first_word[last];
                 if constexpr (kIsLong)
                     for (std::size_t word = 1; word < words.size(); ++word)
                         is_alike &= words[word]->data()[row] == words[word]->data()[last];
                 n_again += !is_alike;
             }
-            rows = again_.data();
+            rows = again;
             n_there = n_again;
         }
     }
 
     std::size_t n_there_ = 0;
-    std::vector<std::uint32_t> there_, last_, again_;  // rows; by row, the last of its kind; rows that try again
+    PageBuffer<std::uint32_t> member_, number_;
+    PageBuffer<std::uint32_t> there_, last_, again_;  // rows; by row, the last of its kind; rows that try again
     std::array<std::uint16_t, std::size_t{1} << kSlotBits> slot_;
 };
 
@@ -193,26 +196,26 @@ class Crowd {
 
     // At the root nobody has failed.
     void begin(std::size_t n_words) {
-        sets_of(0, n_words).own.resize(n_words * blocks);
-        for (auto& sets : sets_[0].own) sets.fill(0);
-        for (std::size_t word = 0; word < n_words; ++word) sets_[0].by_word[word] = &sets_[0].own[word * blocks];
+        Sets* const own = sets_of(0, n_words).own.reserve(n_words * blocks);
+        std::fill_n(own, n_words * blocks, Sets{});
+        for (std::size_t word = 0; word < n_words; ++word) sets_[0].by_word[word] = own + word * blocks;
     }
 
     void descend(std::size_t depth, std::size_t place, std::int32_t edge) {
         const std::size_t word = place / kSetPlayers;
         DepthSets& to = sets_of(depth + 1, n_words());
         const DepthSets& from = sets_[depth];
-        to.own.resize(std::max(to.own.size(), blocks));
+        Sets* const own = to.own.reserve(blocks);
         std::copy(from.by_word.begin(), from.by_word.end(), to.by_word.begin());
-        to.by_word[word] = to.own.data();
+        to.by_word[word] = own;
         for (std::size_t b = 0; b < blocks; ++b)
             add_player(from.by_word[word][b].data(), ~satisfied(b, edge), static_cast<int>(place % kSetPlayers),
-                       to.own[b].data());
+                       own[b].data());
     }
 
   private:
     struct DepthSets {
-        std::vector<Sets> own;             // of the word that changed on the way here
+        PageBuffer<Sets> own;              // of the word that changed on the way here
         std::vector<const Sets*> by_word;  // [block] each, this depth's own or one's above
     };
     DepthSets& sets_of(std::size_t depth, std::size_t n_words) {
@@ -256,14 +259,14 @@ class Side {
         const std::size_t n_edges = 2 * bottom.n_splits, first_word = n_above / kSetPlayers;
         const std::size_t n_words = std::max<std::size_t>(1, n_set_words(n_above + n_edges));
         signature_.resize(n_words);
-        own_.resize(std::max(own_.size(), 2 * crowd.blocks));
-        if (n_words > crowd.n_words()) std::fill(own_.begin(), own_.end(), Sets{});
+        Sets* const own = own_.reserve(2 * crowd.blocks);
+        if (n_words > crowd.n_words()) std::fill_n(own, 2 * crowd.blocks, Sets{});
         for (std::size_t word = 0; word < n_words; ++word)
             signature_[word] =
-                word < crowd.n_words() ? crowd.sets(depth, word) : &own_[(word - first_word) * crowd.blocks];
+                word < crowd.n_words() ? crowd.sets(depth, word) : own + (word - first_word) * crowd.blocks;
         for (std::size_t e = 0; e < n_edges; ++e) {
             const std::size_t word = (n_above + e) / kSetPlayers;
-            Sets* const to = &own_[(word - first_word) * crowd.blocks];
+            Sets* const to = own + (word - first_word) * crowd.blocks;
             for (std::size_t b = 0; b < crowd.blocks; ++b)
                 add_player(signature_[word][b].data(), crowd.satisfied(b, bottom.edge(e)),
                            static_cast<int>((n_above + e) % kSetPlayers), to[b].data());
@@ -298,7 +301,7 @@ class Side {
     }
 
     std::vector<const Sets*> signature_;  // by word
-    std::vector<Sets> own_;               // words that are not the crowd's own
+    PageBuffer<Sets> own_;                // words that are not the crowd's own
     std::vector<Sets> sets_;              // [word][block of kinds]
     std::size_t set_blocks_ = 0;
 };

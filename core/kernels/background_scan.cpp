@@ -48,7 +48,7 @@ class Walk {
     std::uint64_t alive_beside_anyone(std::size_t background_block) const {
         std::uint64_t any = 0;
         for (std::size_t b = 0; b < rows.blocks; ++b)
-            for (const auto word : alive_[depth][background_block * rows.blocks + b]) any |= word;
+            for (const auto word : alive_[depth].data()[background_block * rows.blocks + b]) any |= word;
         return any;
     }
 
@@ -62,7 +62,7 @@ class Walk {
             for (std::size_t zb = 0; zb < background.blocks; ++zb) {
                 const std::size_t n = std::min<std::size_t>(kBlockRows, background.n - zb * kBlockRows);
                 for (std::size_t lane = 0; lane < kBlockRows; ++lane)
-                    alive_[0][zb * rows.blocks + b][lane] = b * kBlockRows + lane < rows.n ? first_rows(n) : 0;
+                    alive_[0].data()[zb * rows.blocks + b][lane] = b * kBlockRows + lane < rows.n ? first_rows(n) : 0;
             }
         }
     }
@@ -71,13 +71,14 @@ class Walk {
     bool descend(std::size_t place, std::int32_t edge) {
         make_room(depth + 1);
         auto& live = live_[depth + 1];
+        const Words* const here = alive_[depth].data();
+        Words* const beyond = alive_[depth + 1].data();
         std::fill(live.begin(), live.end(), 0);
         for (std::size_t zb = 0; zb < background.blocks; ++zb) {
             const std::uint64_t satisfied = background.satisfied(zb, edge);
             for (std::size_t b = 0; b < rows.blocks; ++b) {
                 const std::size_t i = zb * rows.blocks + b;
-                live[b] |=
-                    keep(alive_[depth][i].data(), rows.satisfied(b, edge), satisfied, alive_[depth + 1][i].data());
+                live[b] |= keep(here[i].data(), rows.satisfied(b, edge), satisfied, beyond[i].data());
             }
         }
         if (std::all_of(live.begin(), live.end(), [](std::uint64_t word) { return word == 0; })) return false;
@@ -90,10 +91,10 @@ class Walk {
   private:
     void make_room(std::size_t to) {
         if (to >= alive_.size()) alive_.resize(to + 1), live_.resize(to + 1);
-        if (alive_[to].size() < rows.blocks * background.blocks) alive_[to].resize(rows.blocks * background.blocks);
+        alive_[to].reserve(rows.blocks * background.blocks);
         live_[to].resize(rows.blocks);
     }
-    std::vector<std::vector<Words>> alive_;         // [depth][block of background rows][block]
+    std::vector<PageBuffer<Words>> alive_;          // [depth][block of background rows][block]
     std::vector<std::vector<std::uint64_t>> live_;  // [depth][block]
 };
 

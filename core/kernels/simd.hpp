@@ -25,6 +25,8 @@
 //   in_words<kRows>(x, s, missing)   bit r: is x[r], cut to an integer, a member of s, SetWords of at most
 //                                    kMaxSetWords words of a bitset? Numbers that are no code are in no set
 //   add_player(sets, rows, p, to)    to[r] is sets[r], up to 32 players in a word, and p as well if bit r is set
+//   list_bits(bits, first, to)       lists the bits that are set, counted from `first` on, and returns how many; may
+//                                    write what means nothing, up to 16 beyond the last
 //   list_disjoint(sets, n, o, to)    lists which of n sets have no player of o, in order, and returns how many; reads
 //                                    sets, and may write what means nothing, up to 16 beyond the last
 //   keep(words, whole, others, to)   to[r] = words[r] if bit r of `whole` is set, else words[r] & others; returns the

@@ -265,6 +265,21 @@ struct LaneLists {
     }
 };
 inline constexpr LaneLists kLaneLists{};
+// Numbers from the first one on, of bits that are set among eight.
+inline void list_eight(unsigned bits, std::uint32_t first, std::uint32_t* to) {
+    const __m128i lanes = _mm_loadl_epi64(reinterpret_cast<const __m128i*>(kLaneLists.lane[bits]));
+    _mm256_storeu_si256(reinterpret_cast<__m256i*>(to),
+                        _mm256_add_epi32(_mm256_cvtepu8_epi32(lanes), _mm256_set1_epi32(static_cast<int>(first))));
+}
+inline std::size_t list_bits(std::uint64_t bits, std::uint32_t first, std::uint32_t* to) {
+    std::size_t n = 0;
+    for (std::uint32_t i = 0; i < 64; i += 8) {
+        const auto which = static_cast<unsigned>(bits >> i & 0xff);
+        list_eight(which, first + i, to + n);
+        n += static_cast<std::size_t>(std::popcount(which));
+    }
+    return n;
+}
 inline std::size_t list_disjoint(const std::uint32_t* sets, std::size_t n, std::uint32_t other, std::uint32_t* to) {
     const __m256i all = _mm256_set1_epi32(static_cast<int>(other));
     std::size_t n_listed = 0;
@@ -273,9 +288,7 @@ inline std::size_t list_disjoint(const std::uint32_t* sets, std::size_t n, std::
         const __m256i is_empty = _mm256_cmpeq_epi32(_mm256_and_si256(eight, all), _mm256_setzero_si256());
         const unsigned there = n - i >= 8 ? 0xff : (1U << (n - i)) - 1;
         const unsigned which = static_cast<unsigned>(_mm256_movemask_ps(_mm256_castsi256_ps(is_empty))) & there;
-        const __m128i lanes = _mm_loadl_epi64(reinterpret_cast<const __m128i*>(kLaneLists.lane[which]));
-        _mm256_storeu_si256(reinterpret_cast<__m256i*>(to + n_listed),
-                            _mm256_add_epi32(_mm256_cvtepu8_epi32(lanes), _mm256_set1_epi32(static_cast<int>(i))));
+        list_eight(which, static_cast<std::uint32_t>(i), to + n_listed);
         n_listed += static_cast<std::size_t>(std::popcount(which));
     }
     return n_listed;

@@ -246,6 +246,17 @@ inline std::uint64_t keep(const std::uint64_t* words, std::uint64_t whole, std::
     }
     return is_left;
 }
+inline std::size_t list_bits(std::uint64_t bits, std::uint32_t first, std::uint32_t* to) {
+    __m512i numbers = _mm512_add_epi32(_mm512_setr_epi32(0, 1, 2, 3, 4, 5, 6, 7, 8, 9, 10, 11, 12, 13, 14, 15),
+                                       _mm512_set1_epi32(static_cast<int>(first)));
+    std::size_t n = 0;
+    for (int i = 0; i < 64; i += 16, numbers = _mm512_add_epi32(numbers, _mm512_set1_epi32(16))) {
+        const auto which = static_cast<__mmask16>(bits >> i);
+        _mm512_storeu_si512(to + n, _mm512_maskz_compress_epi32(which, numbers));
+        n += static_cast<std::size_t>(std::popcount(static_cast<unsigned>(which)));
+    }
+    return n;
+}
 inline std::size_t list_disjoint(const std::uint32_t* sets, std::size_t n, std::uint32_t other, std::uint32_t* to) {
     const __m512i all = _mm512_set1_epi32(static_cast<int>(other));
     __m512i numbers = _mm512_setr_epi32(0, 1, 2, 3, 4, 5, 6, 7, 8, 9, 10, 11, 12, 13, 14, 15);

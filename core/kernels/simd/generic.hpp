@@ -2,6 +2,7 @@
 #pragma once
 
 #include <array>
+#include <bit>
 #include <cstddef>
 #include <cstdint>
 #include <cstring>
@@ -181,6 +182,11 @@ inline std::uint64_t keep(const std::uint64_t* words, std::uint64_t whole, std::
         is_left |= std::uint64_t{to[i] != 0} << i;
     }
     return is_left;
+}
+inline std::size_t list_bits(std::uint64_t bits, std::uint32_t first, std::uint32_t* to) {
+    std::size_t n = 0;
+    for (; bits != 0; bits &= bits - 1) to[n++] = first + static_cast<std::uint32_t>(std::countr_zero(bits));
+    return n;
 }
 inline std::size_t list_disjoint(const std::uint32_t* sets, std::size_t n, std::uint32_t other, std::uint32_t* to) {
     std::size_t n_listed = 0;
