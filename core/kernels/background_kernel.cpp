@@ -174,18 +174,26 @@ LTS_INLINE void look_up_block(const double* entries, const LeafTable& table, con
         }
 }
 
-// Blocks of rows whose φ stays in the nearest cache beside a table.
-constexpr std::size_t kBlocksAtOnce = 4;
+// Blocks of rows that look into a table before the next one.
+constexpr std::size_t kBlocksAtOnce = 16;
 
 void look_up(const BackgroundTree& plan, const double* tables, const std::uint64_t* words, std::size_t words_per_block,
              std::size_t n_rows, double* phi, std::size_t phi_per_block) {
     const std::size_t blocks = n_blocks(n_rows);
+    const auto fetch_for_many = [&](const LeafTable& table) {
+        if (n_rows >= table.n_states()) fetch(std::span(tables + table.begin, table.size()));
+    };
     for (std::size_t begin = 0; begin < blocks; begin += kBlocksAtOnce)
-        for (const auto& table : plan.tables)
+        for (std::size_t t = 0; t < plan.tables.size(); ++t) {
+            const LeafTable& table = plan.tables[t];
+            // Tables of large models come from afar, and rows look here and there: the next one is on its way
+            // meanwhile.
+            if (t + 1 < plan.tables.size()) fetch_for_many(plan.tables[t + 1]);
             for (std::size_t b = begin; b < std::min(begin + kBlocksAtOnce, blocks); ++b)
                 look_up_block(tables + table.begin, table, &plan.lane_slot[at(table.first_lane)],
                               States(plan, table, words + b * words_per_block),
                               std::min<std::size_t>(kBlockRows, n_rows - b * kBlockRows), phi + b * phi_per_block);
+        }
 }
 
 }  // namespace

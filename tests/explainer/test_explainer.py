@@ -148,12 +148,12 @@ def test_no_rows_are_explained_with_the_check_on(regressor: zoo.ZooModel) -> Non
 
 
 def test_slices_do_not_change_the_values(regressor: zoo.ZooModel, monkeypatch: pytest.MonkeyPatch) -> None:
-    """Rows read up to twenty at a time, also into columns of another order: no slice is of few rows."""
+    """Rows read up to forty at a time, also into columns of another order: no slice is of few rows."""
     named = zoo.load("sklearn_gradient_boosting_binary")
     whole = TreeExplainer(regressor.model).shap_values(regressor.rows)
     whole_named = TreeExplainer(named.model).shap_values(named.X[NAMES[::-1]])
     monkeypatch.setattr(user_rows_module, "_SLICE_BYTES", 1)
-    monkeypatch.setattr(user_rows_module, "_MIN_SLICE_ROWS", 20)
+    monkeypatch.setattr(user_rows_module, "_MIN_SLICE_ROWS", 40)
     for model, X, expected in (
         (regressor.model, regressor.rows, whole),
         (named.model, named.X[NAMES[::-1]], whole_named),
