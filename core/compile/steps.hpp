@@ -80,8 +80,9 @@ struct Step {
 };
 static_assert(sizeof(Step) == 4 && kOps <= 64);
 
-// At 0 there is a division by the absent weight above a repeated player's split. With next to none, which counted rows
-// do not leave, digits are lost there: such a tree has a rule without ends.
+// At 0 there is a division by the absent weight above a repeated player's split. With next to none, or none at all,
+// digits are lost there, and such a tree has a rule without ends. Covers that are numbers of rows never leave so
+// little.
 inline constexpr double kLeastAbsentWithEnds = 0x1p-40;
 
 // Leaves of a tree that are walked to together (walks.hpp).

@@ -86,8 +86,8 @@ def test_bits_do_not_depend_on_how_rows_are_cut(name: str, explained: Explained)
     X = rows(300)
     whole = case.explain(X)
     for size in (1 + CASES[name].few_rows, 7 + CASES[name].few_rows, 64, 100):
-        parts = [case.explain(X[i : i + size]) for i in range(0, min(len(X) + 1 - size, 10 * size), size)]
-        cut = np.concatenate(parts)
+        parts = [X[i : i + size] for i in range(0, min(len(X), 10 * size), size)]
+        cut = np.concatenate([case.explain(part) for part in parts if len(part) > CASES[name].few_rows])
         assert cut.tobytes() == whole[: len(cut)].tobytes(), f"in calls of {size} rows"
 
 

@@ -91,7 +91,7 @@ def test_longest_paths_of_every_length(n_features: int, n_outputs: int) -> None:
 
 @pytest.mark.parametrize("kernel", KERNELS)
 @pytest.mark.parametrize("features", [[0, 1, 0, 2], [0, 0, 1, 0], [0, 0, 0, 0, 1]])
-@pytest.mark.parametrize("share", [1e-11, 1e-13, 1e-30, 1e-60])
+@pytest.mark.parametrize("share", [1e-11, 1e-13, 1e-30, 1e-46, 1e-60])
 def test_hardly_any_cover_above_a_repeated_player(features: list[int], share: float, kernel: str) -> None:
     """At 0 there is a division by its share, which must not be too small."""
     ensemble = chain(features, share=share)
