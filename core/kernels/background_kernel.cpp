@@ -8,6 +8,7 @@
 #include <bit>
 #include <vector>
 
+#include "kernels/add_columns.hpp"
 #include "kernels/isa.hpp"
 #include "kernels/satisfied.hpp"
 #include "kernels/simd.hpp"
@@ -160,18 +161,13 @@ void count(const BackgroundTree& plan, const LeafTable& table, const std::uint64
 
 LTS_INLINE void look_up_block(const double* entries, const LeafTable& table, const std::int32_t* slot,
                               const States& states, std::size_t n_rows, double* phi) {
-    const std::size_t stride = table.stride();
+    const std::size_t stride = table.stride(), n_lanes = at(table.n_lanes);
     for (std::size_t group = 0; group < n_rows; group += kLanes)
-        for (int first = 0; first < table.n_lanes; first += kLanes) {
-            Square square;
-            for (int i = 0; i < kLanes; ++i) square[at(i)] = load(entries + states[group + at(i)] * stride + at(first));
-            transpose(square);
-            const int n_lanes = std::min(kLanes, table.n_lanes - first);
-            for (int lane = 0; lane < n_lanes; ++lane) {
-                double* const to = phi + at(slot[first + lane]) * kBlockRows + group;
-                store(to, load(to) + square[at(lane)]);
-            }
-        }
+        for (std::size_t first = 0; first < n_lanes; first += kLanes)
+            add_columns(
+                std::min<std::size_t>(kLanes, n_lanes - first),
+                [&](std::size_t i) LTS_INLINED { return entries + states[group + i] * stride + first; },
+                [&](std::size_t i) LTS_INLINED { return phi + at(slot[first + i]) * kBlockRows + group; });
 }
 
 // Blocks of rows that look into a table before the next one.

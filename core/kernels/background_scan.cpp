@@ -22,6 +22,7 @@
 #include <utility>
 #include <vector>
 
+#include "kernels/add_columns.hpp"
 #include "kernels/background_bottom.hpp"
 #include "kernels/background_kernel.hpp"
 #include "kernels/isa.hpp"
@@ -547,10 +548,9 @@ class Scan {
         for (std::size_t i = 0; i < n_places; ++i) to[i] = phi_of(slot_[first_place + i], block * kBlockRows);
         for (std::size_t group = 0; group < kBlockRows && live >> group != 0; group += kLanes) {
             if ((live >> group & ((1U << kLanes) - 1)) == 0) continue;
-            Square square;
-            for (std::size_t i = 0; i < kLanes; ++i) square[i] = load(from + number[group + i] * stride);
-            transpose(square);
-            for (std::size_t i = 0; i < n_places; ++i) store(to[i] + group, load(to[i] + group) + square[i]);
+            add_columns(
+                n_places, [&](std::size_t i) LTS_INLINED { return from + number[group + i] * stride; },
+                [&](std::size_t i) LTS_INLINED { return to[i] + group; });
         }
     }
 

@@ -505,11 +505,9 @@ void add_to_values(const SetProgram& program, const SetChunk& chunk, const doubl
         const auto set = at(chunk.sets[s]);
         if (all_outputs == 1 && s + kLanes <= chunk.sets.size() && at(chunk.sets[s + kLanes - 1]) == set + kLanes - 1) {
             for (std::size_t begin = 0; begin < n_rows; begin += kLanes) {
-                Square square;
-                for (std::size_t i = 0; i < kLanes; ++i) square[i] = load(phi + (s + i) * phi_rows + begin);
-                transpose(square);
+                const auto sets = columns([&](std::size_t i) LTS_INLINED { return phi + (s + i) * phi_rows + begin; });
                 for (std::size_t r = 0; r < std::min<std::size_t>(kLanes, n_rows - begin); ++r)
-                    add_unaligned(first + (begin + r) * row_doubles + set, square[r]);
+                    add_unaligned(first + (begin + r) * row_doubles + set, sets[r]);
             }
             s += kLanes;
             continue;

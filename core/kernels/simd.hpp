@@ -9,7 +9,8 @@
 //   fma(a, b, c)                     a·b + c, rounded once if the machine can; fnma(a, b, c) is c - a·b
 //   Mask                             mask_of(bits): one of the lowest kLanes bits for each lane
 //   select(mask, yes, no)            where(mask, yes): 0.0 in the other lanes; add_where(mask, a, b): b only there
-//   Square, transpose(square)        kLanes vectors, turned round
+//   columns<n>(row_at)               n vectors, kLanes or half of them: of doubles at row_at(0), row_at(1), … the first
+//                                    ones, the second ones, …
 //   add_looked_up(table, n, bytes, rows, to)  to[r] += table[bytes[r]], of n entries; and to some rows after the last
 //   Table(entries)[index]            the same from four entries; index_of(bytes), where a byte is the sum of the
 //                                    kStateBit of each bit that is set

@@ -138,10 +138,9 @@ void look_up_block(const Chunk& chunk, const Tree& tree, const double* table, co
     const bool is_one_run = program.n_outputs == 1 && at(chunk.players.back() - first_player) == n - 1;
     for (std::size_t first = 0; first < n_rows; first += kTurned) {
         for (std::size_t i = 0; i < n; i += kTurned) {
-            Square square;
-            for (std::size_t l = 0; l < kTurned; ++l) square[l] = load(phi + std::min(i + l, n - 1) * stride + first);
-            transpose(square);
-            for (std::size_t l = 0; l < kTurned; ++l) store(turned + l * n_padded + i, square[l]);
+            const auto of_row =
+                columns([&](std::size_t l) LTS_INLINED { return phi + std::min(i + l, n - 1) * stride + first; });
+            for (std::size_t l = 0; l < kTurned; ++l) store(turned + l * n_padded + i, of_row[l]);
         }
         for (std::size_t r = 0; r < std::min(kTurned, n_rows - first); ++r) {
             const double* from = turned + r * n_padded;

@@ -129,21 +129,26 @@ inline void add_looked_up(const double* table, std::size_t n, const std::uint8_t
     for (int r = 0; r < n_rows; ++r) to[r] += table[index[r]];
 }
 
-using Square = std::array<Vec, kLanes>;
-inline __m512d low(Vec a, Vec b) { return _mm512_maskz_unpacklo_pd(0xff, a.v, b.v); }
-inline __m512d high(Vec a, Vec b) { return _mm512_maskz_unpackhi_pd(0xff, a.v, b.v); }
+inline __m512d low(__m512d a, __m512d b) { return _mm512_maskz_unpacklo_pd(0xff, a, b); }
+inline __m512d high(__m512d a, __m512d b) { return _mm512_maskz_unpackhi_pd(0xff, a, b); }
 inline __m512d even(__m512d a, __m512d b) { return _mm512_maskz_shuffle_f64x2(0xff, a, b, 0x88); }
 inline __m512d odd(__m512d a, __m512d b) { return _mm512_maskz_shuffle_f64x2(0xff, a, b, 0xdd); }
-LTS_INLINE void transpose(Square& r) {
-    const __m512d t0 = low(r[0], r[1]), t1 = high(r[0], r[1]), t2 = low(r[2], r[3]), t3 = high(r[2], r[3]);
-    const __m512d t4 = low(r[4], r[5]), t5 = high(r[4], r[5]), t6 = low(r[6], r[7]), t7 = high(r[6], r[7]);
-    // Columns 0, 4 | 2, 6 | 1, 5 | 3, 7 of rows 0 to 3 and of rows 4 to 7.
-    const __m512d a0 = even(t0, t2), a2 = odd(t0, t2), a1 = even(t1, t3), a3 = odd(t1, t3);
-    const __m512d b0 = even(t4, t6), b2 = odd(t4, t6), b1 = even(t5, t7), b3 = odd(t5, t7);
-    r[0].v = even(a0, b0), r[4].v = odd(a0, b0);
-    r[2].v = even(a2, b2), r[6].v = odd(a2, b2);
-    r[1].v = even(a1, b1), r[5].v = odd(a1, b1);
-    r[3].v = even(a3, b3), r[7].v = odd(a3, b3);
+inline __m512d halves(const double* one, const double* other) {
+    return _mm512_maskz_insertf64x4(0xff, _mm512_castpd256_pd512(_mm256_load_pd(one)), _mm256_load_pd(other), 1);
+}
+// Halves of rows come from memory side by side, which spares a third of the steps of turning whole rows round.
+template <int kColumns = kLanes, class RowAt>
+LTS_INLINE std::array<Vec, kColumns> columns(const RowAt& row_at) {
+    std::array<Vec, kColumns> out;
+    for (std::size_t c = 0; c < kColumns; c += 4) {
+        const __m512d r02 = halves(row_at(0) + c, row_at(2) + c), r13 = halves(row_at(1) + c, row_at(3) + c);
+        const __m512d r46 = halves(row_at(4) + c, row_at(6) + c), r57 = halves(row_at(5) + c, row_at(7) + c);
+        out[c].v = even(low(r02, r13), low(r46, r57));
+        out[c + 1].v = even(high(r02, r13), high(r46, r57));
+        out[c + 2].v = odd(low(r02, r13), low(r46, r57));
+        out[c + 3].v = odd(high(r02, r13), high(r46, r57));
+    }
+    return out;
 }
 
 struct Bytes {

@@ -105,11 +105,11 @@ inline void add_looked_up(const double* table, std::size_t, const std::uint8_t* 
     }
 }
 
-using Square = std::array<Vec, kLanes>;
-LTS_INLINE void transpose(Square& r) {
-    const double swapped = r[0].v[1];
-    r[0].v[1] = r[1].v[0];
-    r[1].v[0] = swapped;
+template <int kColumns = kLanes, class RowAt>
+LTS_INLINE std::array<Vec, kColumns> columns(const RowAt& row_at) {
+    std::array<Vec, kColumns> out;
+    for (std::size_t c = 0; c < kColumns; ++c) out[c].v = DoubleVector{row_at(0)[c], row_at(1)[c]};
+    return out;
 }
 
 struct Bytes {
