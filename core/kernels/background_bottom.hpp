@@ -242,7 +242,7 @@ class Side {
                const Rows& rows) {
         sign(crowd, depth, n_above, bottom);
         kinds.find(crowd.blocks, signature_, merge, rows);
-        copy_sets(n_above);
+        copy_sets(n_above, bottom.n_players);
         const std::uint32_t all = (1U << 2 * bottom.n_splits) - 1;
         failed.resize(kinds.n);
         fresh.resize(kinds.n);
@@ -273,13 +273,15 @@ class Side {
             signature_[word] = to;
         }
     }
-    void copy_sets(std::size_t n_above) {
-        const std::size_t n_words = std::max<std::size_t>(1, n_set_words(n_above));
+    // In as many words as those of the bottom's players have.
+    void copy_sets(std::size_t n_above, std::size_t n_players) {
+        const std::size_t n_words = std::max<std::size_t>(1, n_set_words(n_players));
         set_blocks_ = n_blocks(kinds.n);
         sets_.resize(std::max(sets_.size(), n_words * set_blocks_));
         n_failed.assign(kinds.n, 0);
         for (std::size_t word = 0; word < n_words; ++word) {
-            const std::size_t n_there = std::min(kSetPlayers, n_above - word * kSetPlayers);
+            const std::size_t first = word * kSetPlayers;
+            const std::size_t n_there = std::clamp(n_above, first, first + kSetPlayers) - first;
             const auto players = static_cast<std::uint32_t>((std::uint64_t{1} << n_there) - 1);
             std::uint32_t* const to = sets_[word * set_blocks_].data();
             for (std::size_t kind = 0; kind < kinds.n; ++kind) {

@@ -25,6 +25,7 @@
 #include "kernels/add_columns.hpp"
 #include "kernels/background_bottom.hpp"
 #include "kernels/background_kernel.hpp"
+#include "kernels/background_lists.hpp"
 #include "kernels/isa.hpp"
 #include "kernels/simd.hpp"
 
@@ -224,18 +225,9 @@ class Scan {
             weight_[background_.kinds.number[z] - 1] += row_pairs_.weights == nullptr ? 1.0 : row_pairs_.weights[z];
     }
 
-    // Lists the kinds of background rows that are alive beside a kind of rows.
-    std::size_t list_alive(std::size_t kind) {
-        std::size_t n = list_disjoint(background_.sets(0), background_.kinds.n, rows_.sets(0)[kind], alive_.data());
-        for (std::size_t word = 1; word < n_set_words(n_above_); ++word) {
-            const std::size_t n_before = std::exchange(n, 0);
-            for (std::size_t i = 0; i < n_before; ++i) {
-                const std::uint32_t z = alive_[i];
-                alive_[n] = z;
-                n += (background_.sets(word)[z] & rows_.sets(word)[kind]) == 0;
-            }
-        }
-        return n;
+    // The kinds of background rows that are alive beside a kind of rows.
+    const AliveLists::List& list_alive(std::size_t kind, std::size_t run) {
+        return lists_.add(rows_, kind, background_, n_set_words(n_above_), run);
     }
 
     // -- players ---------------------------------------------------------------------------------------
@@ -251,25 +243,25 @@ class Scan {
     void reserve_players() {
         // Players of the path, and of a bottom, in whole vectors; on long paths in whole words of sets.
         const std::size_t n = at(plan_.n_players_on_path) + kBottomSplits;
-        paid_stride_ = n_places_ > kSetPlayers ? n_set_words(n) * kSetPlayers : in_eights(n);
+        paid_stride_ = n > kSetPlayers ? n_set_words(n) * kSetPlayers : in_eights(n);
         const std::size_t n_kinds = walk_.rows.blocks * kBlockRows + 1;
         const std::size_t n_classes = walk_.background.blocks * kBlockRows;
-        paid_ = worker_.workspace().stack.reserve(n_kinds * paid_stride_ + n_classes * kClassGiven);
+        paid_ = worker_.workspace().stack.reserve((n_kinds + kBottomSplits) * paid_stride_ + n_classes * kClassGiven);
         std::fill_n(paid_, paid_stride_, 0.0);
-        given_ = paid_ + n_kinds * paid_stride_;
+        split_is_at_ = paid_ + n_kinds * paid_stride_;
+        given_ = split_is_at_ + kBottomSplits * paid_stride_;
     }
 
     void pay_players() {
         const bool is_alone = rows_.kinds.n <= kKindsAlone;
         if (!is_alone) sort_rows(), classify();
+        std::fill_n(split_is_at_, bottom_.n_splits * paid_stride_, 0.0);
+        for (std::size_t i = 0; i < bottom_.n_splits; ++i) split_is_at_[i * paid_stride_ + bottom_.place[i]] = 1.0;
         for (std::size_t o = 0; o < n_outputs_; ++o) {
             value_.clear();
             for (const auto& leaf : bottom_.leaves())
                 value_.push_back(row_pairs_.scale * chunk_.values_of(leaf.leaf)[o]);
-            if (is_alone)
-                for (std::size_t kind = 0; kind < rows_.kinds.n; ++kind) pay_alone(kind);
-            else
-                pay_runs();
+            is_alone ? pay_alone() : pay_runs();
             hand_out(o);
         }
     }
@@ -394,10 +386,12 @@ class Scan {
             give_together<kBottomSplits + 1>(n_meetings, first, end);
             first = end;
         }
-        for (std::size_t i = 0; i < n_together_; ++i) {
-            const Run& run = *together_[i];
-            pay_kinds<false>({&order_[run.begin], run.end - run.begin}, given_ + i * kGiven);
-        }
+        for (std::size_t i = 0; i < n_together_; ++i)
+            for (std::size_t k = together_[i]->begin; k < together_[i]->end; ++k) {
+                list_alive(order_[k], i);
+                if (lists_.is_full()) pay_listed<false>();
+            }
+        pay_listed<false>();
         n_together_ = 0;
     }
     // With a loop for each number of leaves at which they do not meet.
@@ -426,18 +420,20 @@ class Scan {
         }
     }
 
-    // The same for one kind, beside those alone that are alive.
-    void pay_alone(std::size_t kind) {
-        n_alive_ = list_alive(kind);
-        give_alone<kBottomSplits + 1>(kind);
-        const auto one = static_cast<std::uint32_t>(kind);
-        pay_kinds<true>({&one, 1}, given_);
+    // The same for each kind, beside those alone that are alive.
+    void pay_alone() {
+        for (std::size_t kind = 0; kind < rows_.kinds.n; ++kind) {
+            list_alive(kind, 0);
+            if (lists_.is_full()) pay_listed<true>();
+        }
+        pay_listed<true>();
     }
     // With a loop for each number of leaves. Where two meet, zeros are added: whether they do is hard to foretell.
-    template <std::size_t kLeaves>
-    void give_alone(std::size_t kind) {
+    template <std::size_t kLeaves = kBottomSplits + 1>
+    void give_alone(const AliveLists::List& list) {
         if constexpr (kLeaves > 1)
-            if (value_.size() < kLeaves) return give_alone<kLeaves - 1>(kind);
+            if (value_.size() < kLeaves) return give_alone<kLeaves - 1>(list);
+        const std::size_t kind = list.kind;
         std::array<std::uint32_t, kLeaves> edges;
         std::array<double, kLeaves> value;
         std::array<const double*, kLeaves> gain, before_loss;  // which begin with zeros
@@ -452,10 +448,10 @@ class Scan {
         }
         const std::uint32_t alpha = rows_.failed[kind];
         const std::uint32_t *const betas = background_.failed.data(), *const fresh_betas = background_.fresh.data();
-        const std::uint32_t *const n_failed = background_.n_failed.data(), *const alive = alive_.data();
+        const std::uint32_t* const n_failed = background_.n_failed.data();
         double* to = given_;
-        for (std::size_t i = 0, n = n_alive_; i < n; ++i, to += kGiven) {
-            const std::uint32_t z = alive[i], met = alpha & betas[z], fresh = fresh_betas[z];
+        for (const auto z : lists_.alive(list)) {
+            const std::uint32_t met = alpha & betas[z], fresh = fresh_betas[z];
             const std::size_t p_above = n_failed[z];
             std::array<Vec, kGiven / kLanes> given;
             given.fill(broadcast(0.0));
@@ -469,45 +465,50 @@ class Scan {
                         fma(gains, gained_lanes(fresh & edges[l], value[l], v), fma(losses, lost[l][v], given[v]));
             }
             for (std::size_t v = 0; v < given.size(); ++v) store(to + v * kLanes, given[v]);
+            to += kGiven;
         }
     }
 
-    // kIsAlone: those who are alive have been listed, and what is given is listed as they are, and not by class.
+    // Pays the kinds that are listed. kIsAlone: what is given is found for each of them, and is not that of classes.
     template <bool kIsAlone>
-    void pay_kinds(std::span<const std::uint32_t> kinds, const double* given) {
-        is_weighted_by_pair() ? pay_kinds<kIsAlone, true>(kinds, given) : pay_kinds<kIsAlone, false>(kinds, given);
+    void pay_listed() {
+        is_weighted_by_pair() ? pay_listed<kIsAlone, true>() : pay_listed<kIsAlone, false>();
+        lists_.clear();
     }
     template <bool kIsAlone, bool kByPair>
-    void pay_kinds(std::span<const std::uint32_t> kinds, const double* given) {
-        const auto pay_all = [&](auto pay_one) LTS_INLINED {
-            for (const auto kind : kinds) {
-                if constexpr (!kIsAlone) n_alive_ = list_alive(kind);
-                pay_one(kind);
-            }
-        };
-        n_above_ <= 8    ? pay_all([&](std::size_t k) LTS_INLINED { pay<8, kIsAlone, kByPair>(k, given); })
-        : n_above_ <= 16 ? pay_all([&](std::size_t k) LTS_INLINED { pay<16, kIsAlone, kByPair>(k, given); })
-        : n_above_ <= 24 ? pay_all([&](std::size_t k) LTS_INLINED { pay<24, kIsAlone, kByPair>(k, given); })
-                         : pay_all([&](std::size_t k) LTS_INLINED { pay<32, kIsAlone, kByPair>(k, given); });
+    void pay_listed() {
+        bottom_.n_players <= 8    ? pay_listed<8, kIsAlone, kByPair>()
+        : bottom_.n_players <= 16 ? pay_listed<16, kIsAlone, kByPair>()
+        : bottom_.n_players <= 24 ? pay_listed<24, kIsAlone, kByPair>()
+                                  : pay_listed<32, kIsAlone, kByPair>();
+    }
+    template <int kPlayers, bool kIsAlone, bool kByPair>
+    void pay_listed() {
+        lists_.for_each([&](const AliveLists::List& list) LTS_INLINED {
+            if constexpr (kIsAlone) give_alone(list);
+            pay<kPlayers, kIsAlone, kByPair>(list);
+        });
     }
 
-    // Pays the players of the path, up to kPlayers at once, and those of the bottom what they have with a kind of rows.
+    // Pays the players of the path and of the bottom, up to kPlayers at once, what they have with a kind of rows.
     // kByPair: each pair of a row and a background row has a weight of its own.
     template <int kPlayers, bool kIsAlone, bool kByPair>
-    LTS_INLINE void pay(std::size_t kind, const double* all_given) {
+    LTS_INLINE void pay(const AliveLists::List& list) {
         constexpr std::size_t n = kPlayers / kLanes;
+        const std::size_t kind = list.kind;
+        const std::span<const std::uint32_t> alive = lists_.alive(list);
+        const double* const all_given = given_ + list.run * kGiven;
         const double* const by_pair =
             kByPair ? row_pairs_.weights + rows_.kinds.member[kind] * row_pairs_.weights_per_row : nullptr;
-        double* const to = paid_to(kind + 1);
         alignas(64) std::array<double, kGiven> own;
-        for (std::size_t word = 0; word == 0 || word < n_set_words(n_above_); ++word) {
+        for (std::size_t word = 0; word < n_set_words(bottom_.n_players); ++word) {
             const std::uint32_t* const betas = background_.sets(word);
             std::array<Vec, n> sum;
             std::array<Vec, kGiven / kLanes> given;
             sum.fill(broadcast(0.0));
             given.fill(broadcast(0.0));
-            for (std::size_t i = 0; i < n_alive_; ++i) {
-                const std::uint32_t z = alive_[i], beta = betas[z];
+            for (std::size_t i = 0; i < alive.size(); ++i) {
+                const std::uint32_t z = alive[i], beta = betas[z];
                 const double* const from = all_given + (kIsAlone ? i * kGiven : class_of_[z]);
                 const double weight = kByPair ? by_pair[background_.kinds.member[z]] : weight_[z];
                 for (std::size_t v = 0; v < given.size(); ++v)
@@ -517,13 +518,16 @@ class Scan {
             }
             for (std::size_t v = 0; v < given.size(); ++v) store(&own[v * kLanes], given[v]);
             const std::uint32_t alpha = rows_.sets(word)[kind];
-            for (std::size_t v = 0; v < n; ++v)
-                store(to + word * kSetPlayers + v * kLanes,
-                      add_where(mask_of(alpha >> (v * kLanes)), sum[v], broadcast(own[kToAlpha])));
+            const Vec lost = broadcast(own[kToAlpha]);
+            for (std::size_t v = 0; v < n; ++v) sum[v] = add_where(mask_of(alpha >> (v * kLanes)), sum[v], lost);
+            const double* is_there = split_is_at_ + word * kSetPlayers;
+            for (std::size_t i = 0; i < bottom_.n_splits; ++i, is_there += paid_stride_) {
+                const Vec due = broadcast(own[kToEdges + 2 * i] + own[kToEdges + 2 * i + 1]);
+                for (std::size_t v = 0; v < n; ++v) sum[v] = fma(due, load(is_there + v * kLanes), sum[v]);
+            }
+            double* const to = paid_to(kind + 1) + word * kSetPlayers;
+            for (std::size_t v = 0; v < n; ++v) store(to + v * kLanes, sum[v]);
         }
-        std::fill(to + n_above_, to + bottom_.n_players, 0.0);
-        for (std::size_t i = 0; i < bottom_.n_splits; ++i)
-            to[bottom_.place[i]] += own[kToEdges + 2 * i] + own[kToEdges + 2 * i + 1];
     }
 
     double* paid_to(std::size_t number) const { return paid_ + number * paid_stride_; }
@@ -574,10 +578,9 @@ class Scan {
         double both_lost = 0.0;
         list(rows_, kind, alpha_);
         const auto q = static_cast<int>(alpha_.size());
-        const std::size_t n_alive = list_alive(kind);
-        for (std::size_t k = 0; k < n_alive; ++k) {
-            const double share = value * weight_[alive_[k]];
-            list(background_, alive_[k], beta_);
+        for (const auto z : lists_.alive(list_alive(kind, 0))) {
+            const double share = value * weight_[z];
+            list(background_, z, beta_);
             const auto p = static_cast<int>(beta_.size());
             work_ += beta_.size() * beta_.size() / kBlockRows;
             if (q >= 2) both_lost += share * moments_(p, q - 2);
@@ -586,6 +589,7 @@ class Scan {
                 for (std::size_t j = 0; j < i; ++j) pair(beta_[i], beta_[j]) += share * moments_(p - 2, q);
             }
         }
+        lists_.clear();
         for (std::size_t i = 0; i < alpha_.size(); ++i) {
             for (std::size_t other = 0; other < edge_.size(); ++other)
                 if (crossed_[other] != 0.0) pair(alpha_[i], other) += crossed_[other];
@@ -631,9 +635,8 @@ class Scan {
     Bottom bottom_;
     std::size_t n_above_ = 0;  // players above the bottom
     Side rows_, background_;
-    std::vector<double> weight_;                             // of each kind of background rows
-    std::array<std::uint32_t, kScanBackground + 16> alive_;  // kinds of background rows
-    std::size_t n_alive_ = 0;
+    std::vector<double> weight_;  // of each kind of background rows
+    AliveLists lists_;
 
     std::vector<std::size_t> bucket_, bucket_of_;
     std::vector<std::uint32_t> order_;  // of kinds of rows
@@ -649,7 +652,8 @@ class Scan {
     double* given_ = nullptr;        // [class][run][kGiven]
     std::vector<std::size_t> slot_;  // where φ of each place lies
 
-    double* paid_ = nullptr;  // [0 and kinds][place], or [output][row][place][place]
+    double* paid_ = nullptr;         // [0 and kinds][place], or [output][row][place][place]
+    double* split_is_at_ = nullptr;  // [split of the bottom][place]: 1 at that of its player, else 0
     std::size_t paid_stride_ = 0;
     std::vector<std::size_t> alpha_, beta_;  // places
     std::vector<double> crossed_;
