@@ -51,6 +51,10 @@ class AliveLists {
 
     template <class Visit>
     void for_each(const Visit& visit) {
+        if (lists_.size() < kLengths) {  // too few to be worth while
+            for (const auto& list : lists_) visit(list);
+            return;
+        }
         std::array<std::uint32_t, kLengths + 1> begin{};
         for (const auto& list : lists_) ++begin[length_of(list) + 1];
         for (std::size_t i = 1; i <= kLengths; ++i) begin[i] += begin[i - 1];

@@ -249,14 +249,14 @@ class Scan {
         paid_ = worker_.workspace().stack.reserve((n_kinds + kBottomSplits) * paid_stride_ + n_classes * kClassGiven);
         std::fill_n(paid_, paid_stride_, 0.0);
         split_is_at_ = paid_ + n_kinds * paid_stride_;
+        std::fill_n(split_is_at_, kBottomSplits * paid_stride_, 0.0);
         given_ = split_is_at_ + kBottomSplits * paid_stride_;
     }
 
     void pay_players() {
         const bool is_alone = rows_.kinds.n <= kKindsAlone;
         if (!is_alone) sort_rows(), classify();
-        std::fill_n(split_is_at_, bottom_.n_splits * paid_stride_, 0.0);
-        for (std::size_t i = 0; i < bottom_.n_splits; ++i) split_is_at_[i * paid_stride_ + bottom_.place[i]] = 1.0;
+        put_splits(1.0);
         for (std::size_t o = 0; o < n_outputs_; ++o) {
             value_.clear();
             for (const auto& leaf : bottom_.leaves())
@@ -264,6 +264,10 @@ class Scan {
             is_alone ? pay_alone() : pay_runs();
             hand_out(o);
         }
+        put_splits(0.0);
+    }
+    void put_splits(double number) {
+        for (std::size_t i = 0; i < bottom_.n_splits; ++i) split_is_at_[i * paid_stride_ + bottom_.place[i]] = number;
     }
     void pay_runs() {
         for (std::size_t i = 0; i < runs_.size(); ++i) {
